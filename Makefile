@@ -1,0 +1,32 @@
+# Two commands do everything on a fresh clone with Python and make: `make demo` and `make test`.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+
+.PHONY: demo test test-faults clean
+
+demo: $(VENV)/.installed
+	$(BIN)/consentroid demo --out demo
+
+test: $(VENV)/.installed-test
+	$(BIN)/ruff check src tests examples benchmarks
+	$(BIN)/mypy
+	$(BIN)/pytest -n 2 --dist loadgroup -m "not faults"
+
+test-faults: $(VENV)/.installed-test
+	$(BIN)/pytest -m faults
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+
+$(VENV)/.installed: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet -e .
+	touch $@
+
+$(VENV)/.installed-test: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet -e ".[test]"
+	touch $@ $(VENV)/.installed
+
+clean:
+	rm -rf $(VENV) demo .pytest_cache .mypy_cache .ruff_cache

@@ -1,0 +1,1 @@
+"""Update rules of the dual variables: one file a rule, explicit state."""

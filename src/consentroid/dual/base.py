@@ -1,0 +1,46 @@
+"""What an update rule sees and returns.
+
+A rule maximises the concave dual function d(λ) = Σ_i d_i(A_iᵀ λ) (`Dual_Problem`) from evaluations of it. It knows
+nothing of nodes' rows or of K-means. State is a frozen dataclass of arrays and scalars whose `lam` is the next point:
+a checkpoint *is* the state.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class DualEvaluation:
+    """d at `lam`. `value` belongs to the attained centroids and makes valid cuts; `bound` is proven and makes proofs."""
+
+    lam: Array  # (E, K, D)
+    value: float
+    bound: float
+    subgradient: Array  # (E, K, D), consensus residual (`Subgradient_Consensus`)
+    prices: Array  # (N, K, D), per node, for rules with one cut a node
+    node_values: Array  # (N,)
+    node_bounds: Array  # (N,)
+    centroids: Array  # (N, K, D): subgradient of node i's part with respect to its price
+
+
+class DualState(Protocol):
+    @property
+    def lam(self) -> Array: ...
+
+
+S = TypeVar("S", bound=DualState)
+
+
+class DualUpdate(Protocol[S]):
+    name: str
+
+    def init(self, lam: Array) -> S: ...
+
+    def update(self, state: S, at: DualEvaluation) -> S: ...

@@ -1,0 +1,1 @@
+"""Transports between coordinator and nodes: siblings behind one call."""

@@ -1,0 +1,39 @@
+"""All nodes in this process, side by side in threads (the exact solver releases the interpreter lock)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from ..messages import Failure, Request, Response
+from ..node.worker import NodeWorker
+from ..problem import Problem
+
+
+class InProcessRuntime:
+    def __init__(self, workers: Iterable[NodeWorker], n_threads: int | None = None) -> None:
+        self._workers = tuple(workers)
+        width = min(len(self._workers), n_threads or os.cpu_count() or 1)
+        self._pool = ThreadPoolExecutor(width, thread_name_prefix="node")
+
+    @classmethod
+    def of(cls, problem: Problem, n_threads: int | None = None) -> InProcessRuntime:
+        return cls((NodeWorker(node) for node in problem.nodes), n_threads)
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        return tuple(worker.name for worker in self._workers)
+
+    def exchange(self, requests: Sequence[Request]) -> list[Response]:
+        return list(self._pool.map(_answer, self._workers, requests))
+
+    def close(self) -> None:
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _answer(worker: NodeWorker, request: Request) -> Response:
+    try:
+        return worker.answer(request)
+    except Exception as error:  # a failing node is a value to the coordinator, never a crash
+        return Failure(worker.name, f"{type(error).__name__}: {error}", getattr(request, "round", -1))
