@@ -30,3 +30,7 @@ class SolverUnavailable(ConsentroidError, ImportError):
 
 class CertificateInvalid(ConsentroidError):
     """A certificate does not prove what it claims; the message names the place."""
+
+
+class MalformedMessage(ConsentroidError):
+    """Bytes that are not a message of the protocol; the message names the field."""
