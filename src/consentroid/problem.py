@@ -1,6 +1,6 @@
 """The clustering problem: nodes with private rows, a domain box for every centroid, K clusters.
 
-    min_m  Σ_i f_i(m),   f_i(m) = Σ_{j∈J_i} w_j min_k ‖y_j − m_k‖²,   m_k ∈ domain            (`Clustering_MILP_Central`)
+    min_m  Σ_i f_i(m),   f_i(m) = Σ_{j∈J_i} w_j min_k ‖y_j − m_k‖²,   m_k ∈ domain     (`Clustering_MILP_Central`)
 
 The domain is the paper's box 𝒴 (`big_M`), taken over all nodes: it loses nothing, because optimal centroids lie in
 the hull of the rows, and without it a cluster that is empty at a node makes that node's priced problem unbounded.

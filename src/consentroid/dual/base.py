@@ -18,7 +18,7 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class DualEvaluation:
-    """d at `lam`. `value` belongs to the attained centroids and makes valid cuts; `bound` is proven and makes proofs."""
+    """d at `lam`: `value` belongs to the attained centroids and makes valid cuts, `bound` is proven."""
 
     lam: Array  # (E, K, D)
     value: float
@@ -44,3 +44,7 @@ class DualUpdate(Protocol[S]):
     def init(self, lam: Array) -> S: ...
 
     def update(self, state: S, at: DualEvaluation) -> S: ...
+
+    def exhausted(self, state: S, increase: float) -> bool:
+        """Whether the rule can show that no λ raises the dual value by more than `increase`; the paper's rules cannot."""
+        ...

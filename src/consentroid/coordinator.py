@@ -1,0 +1,265 @@
+"""The algorithm: dual decomposition of federated K-means, one round a turn of the loop.
+
+    max_λ d(λ),   d(λ) = Σ_i min_{m_i} f_i(m_i) + ⟨A_iᵀ λ, m_i⟩                                    (`Dual_Problem`)
+
+The query that carries the new prices also carries the last candidate centroids, so a round is one exchange. The loop
+ends with a certificate; `branching.py` goes on from there until nothing is left to prove.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from . import primal
+from .certificate import Certificate, Leaf
+from .channel import Channel
+from .consensus import Topology
+from .dual.base import DualEvaluation
+from .dual.registry import dual_named
+from .messages import Evaluate, Query, Reply, Solve
+from .problem import Domain
+from .settings import Settings
+from .symmetry import Symmetry, align
+from .trace import RoundRecord, Trace
+
+Array = NDArray[np.float64]
+OnRound = Callable[[RoundRecord], None]
+
+
+@dataclass
+class Run:
+    """All that changes in a run: the nodes' channel aside, this is what a checkpoint holds."""
+
+    certificate: Certificate
+    symmetry: Symmetry = field(default_factory=Symmetry)
+    candidates: Array | None = None  # to be evaluated in the next exchange
+    anchors: Array | None = None  # the nodes' own centroids of round 1, (N·K, D)
+    evaluation: DualEvaluation | None = None  # the best so far under the present symmetry rule
+    dual_value: float = -math.inf  # best attained d(λ), also where the rule makes it no bound
+    dual_state: Any = None
+    trace: Trace = field(default_factory=Trace)
+    phase: str = "dual"
+    stop_reason: str | None = None
+    elapsed: float = 0.0  # seconds of earlier sessions, if resumed
+
+
+class Coordinator:
+    """Runs the loop over any runtime; knows nothing of rows."""
+
+    def __init__(self, channel: Channel, domain: Domain, settings: Settings, on_round: OnRound | None = None) -> None:
+        self.channel = channel
+        self.settings = settings
+        self.topology = Topology.of(settings.topology, len(channel.nodes))
+        self.dual = dual_named(settings.method, topology=self.topology)
+        self.run_state = Run(Certificate(channel.nodes, domain, settings.n_clusters))
+        self._boxes = domain.boxes(settings.n_clusters)
+        self._on_round = on_round or (lambda record: None)
+        self._started = time.perf_counter()
+        self._update_started = self._started
+
+    # ------------------------------------------------------------------ the loop of the paper
+
+    def maximise_dual(self) -> None:
+        """Price the nodes, exchange, evaluate, tighten the certificate, stop or update λ."""
+        run = self.run_state
+        if run.dual_state is None:
+            self._first_round()
+        while run.stop_reason is None:
+            lam = self.topology.exact(run.dual_state.lam)
+            prices = self.topology.prices(lam)  # A_iᵀ λ
+            replies = self._exchange(prices)  # nodes solve `Individual_Clustering_Problem`
+            at = self._evaluate(lam, prices, replies)  # d(λ) and g (`Subgradient_Consensus`)
+            self._tighten(at)
+            run.candidates = self._propose(at)  # `Avg_Centroids`, or better
+            run.dual_state = self.dual.update(run.dual_state, at)  # λ(t+1)
+            self._finish_round("dual", replies, at)
+            run.stop_reason = self._reason_to_stop(at)
+        self._closing_evaluation()
+
+    def _first_round(self) -> None:
+        """λ = 0 and no symmetry rule: every node's own optimum. It yields the references and the first cut.
+
+        At λ = 0 a node's problem does not depend on labels, so relabelling its optimum by the references afterwards
+        gives its optimum under the order rule: the evaluation stays valid for the dual function that follows.
+        """
+        run, settings = self.run_state, self.settings
+        lam = np.zeros((self.topology.n_edges, *self._boxes.shape[1:]))
+        replies = self._exchange(self.topology.prices(lam))
+        at = self._evaluate(lam, self.topology.prices(lam), replies)
+        self._tighten(at)
+        run.anchors = at.centroids.reshape(-1, self._boxes.shape[2])
+        run.candidates = self._propose(at)
+        self._finish_round("dual", replies, at)
+        if settings.heuristic == "lloyd":
+            run.candidates = primal.starts(at.centroids, settings.seed)
+            for _ in range(settings.incumbent_rounds):
+                self._incumbent_round()
+        run.symmetry = Symmetry(settings.symmetry, self._references(at))
+        relabelled = at.centroids if run.symmetry.references is None else np.array(
+            [align(centroids, run.symmetry.references) for centroids in at.centroids]
+        )
+        at = self._evaluation(lam, at.prices, at.node_values, at.node_bounds, relabelled)
+        run.evaluation = at
+        run.dual_state = self.dual.update(self.dual.init(lam), at)
+        if settings.heuristic == "average":
+            run.candidates = primal.average(at.centroids)
+        run.stop_reason = self._reason_to_stop(at)
+
+    def _reason_to_stop(self, at: DualEvaluation) -> str | None:
+        run, settings = self.run_state, self.settings
+        if run.certificate.gap <= settings.gap:
+            return "gap"
+        if settings.residual > 0 and np.linalg.norm(at.subgradient) <= settings.residual:
+            return "residual"
+        if settings.max_rounds is not None and self.channel.round >= settings.max_rounds:
+            return "max_rounds"
+        if self.seconds >= settings.time_limit:
+            return "time_limit"
+        if self.dual.exhausted(run.dual_state, self._worthwhile_increase()):
+            return "dual_optimal"
+        return None
+
+    # ------------------------------------------------------------------ parts of a round
+
+    def _exchange(self, prices: Array) -> list[Reply]:
+        run, settings = self.run_state, self.settings
+        seconds = min(settings.node_seconds, max(settings.time_limit - self.seconds, 0.0))
+        evaluate = None if run.candidates is None or len(run.candidates) == 0 else Evaluate(run.candidates)
+        self._charge_update()
+        return self.channel.ask(
+            [
+                Query(
+                    round=0,
+                    solver=settings.solver,
+                    rule=run.symmetry.rule,
+                    references=run.symmetry.references,
+                    solve=Solve(self._boxes[None], price[None], seconds, settings.node_gap),
+                    evaluate=evaluate,
+                )
+                for price in prices
+            ]
+        )
+
+    def _evaluate(self, lam: Array, prices: Array, replies: list[Reply]) -> DualEvaluation:
+        self._update_started = time.perf_counter()
+        self.take_costs(replies)
+        solved = [reply.solved for reply in replies if reply.solved is not None]
+        return self._evaluation(
+            lam,
+            prices,
+            np.array([part.values[0] for part in solved]),
+            np.array([part.bounds[0] for part in solved]),
+            np.array([part.centroids[0] for part in solved]),
+        )
+
+    def _evaluation(
+        self, lam: Array, prices: Array, values: Array, bounds: Array, centroids: Array
+    ) -> DualEvaluation:
+        return DualEvaluation(
+            lam=lam,
+            value=float(values.sum()),
+            bound=float(bounds.sum()),
+            subgradient=self.topology.residual(centroids),
+            prices=prices,
+            node_values=values,
+            node_bounds=bounds,
+            centroids=centroids,
+        )
+
+    def _tighten(self, at: DualEvaluation) -> None:
+        run = self.run_state
+        run.dual_value = max(run.dual_value, at.value)
+        if run.evaluation is None or at.bound > run.evaluation.bound:
+            run.evaluation = at
+        run.certificate.offer_leaves([Leaf(self._boxes, at.prices, at.node_bounds)], run.symmetry)
+
+    def take_costs(self, replies: list[Reply]) -> None:
+        """Costs of the last candidates: offer them as incumbents and take Lloyd steps from them."""
+        run = self.run_state
+        if run.candidates is None or len(run.candidates) == 0 or replies[0].evaluated is None:
+            return
+        evaluation = primal.Evaluation.of(run.candidates, replies)
+        for candidate, node_costs in zip(evaluation.candidates, evaluation.node_costs.T, strict=True):
+            run.certificate.offer_cost(candidate, node_costs)
+        if run.trace.records and self.settings.heuristic == "average":
+            run.trace.records[-1].cost = float(evaluation.costs.min())
+        run.candidates = None
+        if self.settings.heuristic == "lloyd" and run.anchors is not None:
+            run.candidates = primal.lloyd(evaluation, run.anchors)
+
+    def _propose(self, at: DualEvaluation) -> Array:
+        """Candidates for the next exchange."""
+        if self.settings.heuristic == "average":
+            return primal.average(at.centroids)
+        running = self.run_state.candidates
+        fresh = primal.average(at.centroids)
+        return fresh if running is None or len(running) == 0 else np.concatenate([running, fresh])
+
+    def _references(self, at: DualEvaluation) -> Array | None:
+        if self.settings.symmetry == "none":
+            return None
+        if self.settings.reference_node is not None:
+            return np.asarray(at.centroids[self.settings.reference_node])
+        best = self.run_state.certificate.centroids
+        return at.centroids[0] if best is None else best
+
+    def _worthwhile_increase(self) -> float:
+        """Below this increase of the bound another dual round is not worth its exchange."""
+        certificate = self.run_state.certificate
+        missing = certificate.upper * (1 - self.settings.gap) - certificate.lower
+        fraction = 0.02 if self.settings.prove else 0.0
+        return max(fraction * missing, 1e-9 * abs(certificate.upper)) if math.isfinite(missing) else 0.0
+
+    def _incumbent_round(self) -> None:
+        run = self.run_state
+        if run.candidates is None or len(run.candidates) == 0:
+            return
+        self._charge_update()
+        replies = self.channel.evaluate(run.candidates)
+        self._update_started = time.perf_counter()
+        self.take_costs(replies)
+        self._finish_round("incumbent", replies, None)
+
+    def _closing_evaluation(self) -> None:
+        """The cost of the last candidates is still unknown: ask for it without new prices."""
+        run = self.run_state
+        if run.candidates is None or len(run.candidates) == 0 or run.certificate.gap <= self.settings.gap:
+            return
+        self.take_costs(self.channel.evaluate(run.candidates))
+
+    # ------------------------------------------------------------------ accounts
+
+    @property
+    def seconds(self) -> float:
+        return self.run_state.elapsed + time.perf_counter() - self._started
+
+    def _charge_update(self) -> None:
+        """Close the account of the coordinator's own time for the last round (T_update)."""
+        if self.run_state.trace.records:
+            self.run_state.trace.records[-1].t_update += time.perf_counter() - self._update_started
+
+    def _finish_round(self, phase: str, replies: list[Reply], at: DualEvaluation | None) -> None:
+        certificate = self.run_state.certificate
+        record = RoundRecord(
+            round=self.channel.round,
+            phase=phase,
+            lower=certificate.lower,
+            upper=certificate.upper,
+            gap=certificate.gap,
+            seconds=self.seconds,
+            t_sub=max(reply.seconds for reply in replies),
+            dual_value=None if at is None else at.value,
+            residual=None if at is None else float(np.linalg.norm(at.subgradient)),
+            boxes_open=1,
+            bytes_up=self.channel.bytes_up,
+            bytes_down=self.channel.bytes_down,
+        )
+        self.run_state.trace.records.append(record)
+        self._on_round(record)
