@@ -90,12 +90,16 @@ class Certificate:
         self.centroids, self.node_costs, self.upper = np.array(centroids), np.array(node_costs), cost
         return True
 
+    def raise_lower(self, lower: float) -> None:
+        """Note a better bound whose leaves follow with `offer_leaves`."""
+        self.lower = max(self.lower, lower)
+
     def offer_leaves(self, leaves: list[Leaf], symmetry: Symmetry) -> bool:
         """Take a cover of the domain as proof if its bound is better than the present one."""
         lower = min((leaf.bound for leaf in leaves), default=-math.inf)
-        if not symmetry.valid or math.isnan(lower) or not lower > self.lower:
+        if not symmetry.valid or math.isnan(lower) or lower < self.lower:
             return False
-        self.leaves, self.symmetry, self.lower = leaves, symmetry, lower
+        self.leaves, self.symmetry, self.lower = leaves, symmetry, min(lower, self.upper)
         return True
 
     def as_dict(self) -> dict[str, Any]:

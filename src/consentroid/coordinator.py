@@ -21,7 +21,7 @@ from . import primal
 from .certificate import Certificate, Leaf
 from .channel import Channel
 from .consensus import Topology
-from .dual.base import DualEvaluation
+from .dual.base import DualEvaluation, exhausted
 from .dual.registry import dual_named
 from .messages import Evaluate, Query, Reply, Solve
 from .problem import Domain
@@ -79,7 +79,7 @@ class Coordinator:
             self._tighten(at)
             run.candidates = self._propose(at)  # `Avg_Centroids`, or better
             run.dual_state = self.dual.update(run.dual_state, at)  # λ(t+1)
-            self._finish_round("dual", replies, at)
+            self.finish_round("dual", replies, at)
             run.stop_reason = self._reason_to_stop(at)
         self._closing_evaluation()
 
@@ -96,7 +96,7 @@ class Coordinator:
         self._tighten(at)
         run.anchors = at.centroids.reshape(-1, self._boxes.shape[2])
         run.candidates = self._propose(at)
-        self._finish_round("dual", replies, at)
+        self.finish_round("dual", replies, at)
         if settings.heuristic == "lloyd":
             run.candidates = primal.starts(at.centroids, settings.seed)
             for _ in range(settings.incumbent_rounds):
@@ -122,7 +122,7 @@ class Coordinator:
             return "max_rounds"
         if self.seconds >= settings.time_limit:
             return "time_limit"
-        if self.dual.exhausted(run.dual_state, self._worthwhile_increase()):
+        if exhausted(self.dual, run.dual_state, self._worthwhile_increase()):
             return "dual_optimal"
         return None
 
@@ -225,7 +225,7 @@ class Coordinator:
         replies = self.channel.evaluate(run.candidates)
         self._update_started = time.perf_counter()
         self.take_costs(replies)
-        self._finish_round("incumbent", replies, None)
+        self.finish_round("incumbent", replies, None)
 
     def _closing_evaluation(self) -> None:
         """The cost of the last candidates is still unknown: ask for it without new prices."""
@@ -245,7 +245,9 @@ class Coordinator:
         if self.run_state.trace.records:
             self.run_state.trace.records[-1].t_update += time.perf_counter() - self._update_started
 
-    def _finish_round(self, phase: str, replies: list[Reply], at: DualEvaluation | None) -> None:
+    def finish_round(
+        self, phase: str, replies: list[Reply], at: DualEvaluation | None, boxes_open: int = 1, boxes_done: int = 0
+    ) -> None:
         certificate = self.run_state.certificate
         record = RoundRecord(
             round=self.channel.round,
@@ -257,7 +259,8 @@ class Coordinator:
             t_sub=max(reply.seconds for reply in replies),
             dual_value=None if at is None else at.value,
             residual=None if at is None else float(np.linalg.norm(at.subgradient)),
-            boxes_open=1,
+            boxes_open=boxes_open,
+            boxes_done=boxes_done,
             bytes_up=self.channel.bytes_up,
             bytes_down=self.channel.bytes_down,
         )

@@ -45,6 +45,8 @@ class DualUpdate(Protocol[S]):
 
     def update(self, state: S, at: DualEvaluation) -> S: ...
 
-    def exhausted(self, state: S, increase: float) -> bool:
-        """Whether the rule can show that no λ raises the dual value by more than `increase`; the paper's rules cannot."""
-        ...
+
+def exhausted(rule: DualUpdate[S], state: S, increase: float) -> bool:
+    """Whether the rule can show that no λ raises the dual value by more than `increase`; the paper's rules cannot."""
+    test = getattr(rule, "exhausted", None)
+    return test is not None and bool(test(state, increase))

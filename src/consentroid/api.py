@@ -1,0 +1,159 @@
+"""From rows, or from a federation, to a certified clustering in one call."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from .certificate import Certificate
+from .channel import Channel
+from .consensus import Edge
+from .coordinator import Coordinator, OnRound
+from .primal import canonical
+from .problem import Domain, Problem
+from .prover import Prover
+from .runtime.base import Runtime
+from .runtime.inprocess import InProcessRuntime
+from .runtime.metered import MeteredRuntime
+from .settings import Settings
+from .symmetry import Rule
+from .trace import RoundRecord, Trace
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class FitResult:
+    """Centroids with their proof."""
+
+    centroids: Array  # (K, D), in canonical order
+    certificate: Certificate
+    trace: Trace
+    settings: Settings
+    stop_reason: str
+    dual_value: float  # best attained d(λ); a bound only under a valid symmetry rule, and then only up to solver gaps
+    rounds: int
+    boxes: int
+    bytes_up: int
+    bytes_down: int
+    seconds: float
+
+    @property
+    def node_names(self) -> tuple[str, ...]:
+        return self.certificate.nodes
+
+    @property
+    def lower_bound(self) -> float:
+        return self.certificate.lower
+
+    @property
+    def upper_bound(self) -> float:
+        return self.certificate.upper
+
+    @property
+    def gap(self) -> float:
+        return self.certificate.gap
+
+    @property
+    def certified(self) -> bool:
+        """Whether the gap asked for is proven, under a valid symmetry rule."""
+        return self.settings.symmetry != "nearest" and self.gap <= self.settings.gap
+
+    @property
+    def history(self) -> list[RoundRecord]:
+        return self.trace.records
+
+
+def fit(
+    rows: Mapping[str, ArrayLike] | Sequence[ArrayLike],
+    n_clusters: int,
+    *,
+    weights: Mapping[str, ArrayLike] | None = None,
+    domain: Domain | None = None,
+    method: str = "proximal",
+    solver: str = "exact",
+    symmetry: Rule = "order",
+    topology: str | Sequence[Edge] = "line",
+    gap: float = 1e-4,
+    time_limit: float | None = None,
+    max_rounds: int | None = None,
+    seed: int = 0,
+    n_threads: int | None = None,
+    init: ArrayLike | None = None,
+    runtime: Runtime | None = None,
+    on_round: OnRound | None = None,
+) -> FitResult:
+    """Cluster rows that lie at several nodes, here all in this process.
+
+    >>> result = fit({"a": [[0.0], [1.0]], "b": [[10.0], [11.0]]}, n_clusters=2)
+    >>> result.certified, result.centroids.ravel().tolist()
+    (True, [0.5, 10.5])
+    """
+    problem = Problem.checked(rows, n_clusters, domain, weights)
+    settings = Settings(
+        n_clusters=n_clusters,
+        method=method,
+        solver=solver,
+        symmetry=symmetry,
+        topology=topology,
+        gap=gap,
+        time_limit=math.inf if time_limit is None else time_limit,
+        max_rounds=max_rounds,
+        seed=seed,
+    )
+    own = runtime is None
+    transport = runtime or MeteredRuntime(InProcessRuntime.of(problem, n_threads))
+    try:
+        return run(transport, settings, domain=problem.domain, init=init, on_round=on_round)
+    finally:
+        if own:
+            transport.close()
+
+
+def run(
+    runtime: Runtime,
+    settings: Settings,
+    *,
+    domain: Domain | None = None,
+    features: Sequence[str] = (),
+    init: ArrayLike | None = None,
+    on_round: OnRound | None = None,
+    **unused: Any,
+) -> FitResult:
+    """The same over any runtime: agree on the domain, run the paper's loop, then branch until the gap is proven."""
+    channel = Channel(runtime)
+    agreed = channel.agree(settings.n_clusters, domain, features)
+    coordinator = Coordinator(channel, agreed, settings, on_round)
+    if init is not None:
+        coordinator.run_state.candidates = np.array(init, dtype=float).reshape(1, settings.n_clusters, -1)
+    coordinator.maximise_dual()
+    boxes = 1
+    if settings.prove and coordinator.run_state.stop_reason == "dual_optimal":
+        prover = Prover(coordinator)
+        prover.prove()
+        boxes = prover.tree.n_evaluated
+    return _result(coordinator, channel, boxes)
+
+
+def _result(coordinator: Coordinator, channel: Channel, boxes: int) -> FitResult:
+    run_state = coordinator.run_state
+    certificate = run_state.certificate
+    assert certificate.centroids is not None
+    return FitResult(
+        centroids=canonical(certificate.centroids),
+        certificate=certificate,
+        trace=run_state.trace,
+        settings=coordinator.settings,
+        stop_reason=run_state.stop_reason or "interrupted",
+        dual_value=run_state.dual_value,
+        rounds=channel.round,
+        boxes=boxes,
+        bytes_up=channel.bytes_up,
+        bytes_down=channel.bytes_down,
+        seconds=coordinator.seconds,
+    )
