@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import feather
 
+from consentroid.datasets import lung, penguins, rand_hie
 from consentroid.errors import InvalidInput
 from consentroid.tables import Table, as_table, read_table
 
@@ -132,3 +133,31 @@ def test_bad_frames() -> None:
         as_table(pd.DataFrame({"island": pd.Categorical(["Dream"])}))
     with pytest.raises(InvalidInput, match=r"1 dimension"):
         as_table([1.0, 2.0])
+
+
+def test_data_sets_with_natural_sites() -> None:
+    birds, people, patients = penguins(), rand_hie(year=1), lung()
+    assert {node: table.n_rows for node, table in birds.tables.items()} == {
+        "Biscoe": 167,
+        "Dream": 124,
+        "Torgersen": 51,
+    }
+    assert list(people.tables) == [f"site {i}" for i in range(1, 7)]
+    assert sum(table.n_rows for table in rand_hie().tables.values()) == 20190
+    assert len(patients.tables) == 18
+    assert sum(table.n_rows for table in patients.tables.values()) == 227
+    assert np.isnan(np.concatenate(list(patients.rows.values()))).any()
+    assert not np.isnan(np.concatenate(list(birds.rows.values()))).any()
+    assert birds.features == ("bill_length_mm", "bill_depth_mm", "flipper_length_mm", "body_mass_g")
+
+
+def test_data_sets_that_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(InvalidInput, match="no column 'wings'; it has species"):
+        penguins(["wings"])
+    with pytest.raises(InvalidInput, match=r"column 'species' of .* is not numeric \('Adelie'\)"):
+        penguins(["species"])
+    with pytest.raises(InvalidInput, match="has no rows with"):
+        rand_hie(year=9)
+    monkeypatch.setattr("importlib.util.find_spec", lambda package: None)
+    with pytest.raises(InvalidInput, match="pip install palmerpenguins"):
+        penguins()
