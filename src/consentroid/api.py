@@ -14,7 +14,7 @@ from .certificate import Certificate
 from .channel import Channel
 from .consensus import Edge
 from .coordinator import Coordinator, OnRound
-from .primal import canonical
+from .primal import canonical_order
 from .problem import Domain, Problem
 from .prover import Prover
 from .runtime.base import Runtime
@@ -37,6 +37,9 @@ class FitResult:
     settings: Settings
     stop_reason: str
     dual_value: float  # best attained d(λ); a bound only under a valid symmetry rule, and then only up to solver gaps
+    node_points: tuple[int, ...]
+    features: tuple[str, ...]  # names of the columns, if the nodes told them
+    node_counts: Array  # (N, K): weight of each node's rows in each cluster
     rounds: int
     boxes: int
     bytes_up: int
@@ -131,12 +134,17 @@ def run(
     coordinator = Coordinator(channel, agreed, settings, on_round)
     if init is not None:
         coordinator.run_state.candidates = np.array(init, dtype=float).reshape(1, settings.n_clusters, -1)
-    coordinator.maximise_dual()
     boxes = 1
-    if settings.prove and coordinator.run_state.stop_reason == "dual_optimal":
-        prover = Prover(coordinator)
-        prover.prove()
-        boxes = prover.tree.n_evaluated
+    try:
+        coordinator.maximise_dual()
+        if settings.prove and coordinator.run_state.stop_reason == "dual_optimal":
+            prover = Prover(coordinator)
+            prover.prove()
+            boxes = prover.tree.n_evaluated
+    except KeyboardInterrupt:  # what was proven stays proven
+        coordinator.run_state.stop_reason = "interrupted"
+        if coordinator.run_state.certificate.centroids is None:
+            raise
     return _result(coordinator, channel, boxes)
 
 
@@ -144,13 +152,18 @@ def _result(coordinator: Coordinator, channel: Channel, boxes: int) -> FitResult
     run_state = coordinator.run_state
     certificate = run_state.certificate
     assert certificate.centroids is not None
+    assert run_state.incumbent_counts is not None
+    order = canonical_order(certificate.centroids)
     return FitResult(
-        centroids=canonical(certificate.centroids),
+        centroids=certificate.centroids[order],
         certificate=certificate,
         trace=run_state.trace,
         settings=coordinator.settings,
         stop_reason=run_state.stop_reason or "interrupted",
         dual_value=run_state.dual_value,
+        node_points=tuple(description.n_points for description in channel.described),
+        features=next((d.features for d in channel.described if d.features), ()),
+        node_counts=run_state.incumbent_counts[:, order],
         rounds=channel.round,
         boxes=boxes,
         bytes_up=channel.bytes_up,

@@ -2,10 +2,10 @@
 
 A `Box` restricts every centroid to its own axis-parallel box. Its bound is the dual function over that part of the
 domain, Σ_i min_{m ∈ box} f_i(m) + ⟨p_i, m⟩ with prices that sum to zero: the nodes evaluate it with the same message as
-in the paper's loop, only with smaller boxes, and many boxes share one exchange. Children inherit their parent's prices.
+in the paper's loop, only on smaller boxes, and many boxes share one exchange. Children inherit their parent's prices.
 
 Each round takes the boxes with the least bounds. A box is closed when its bound reaches the cutoff, priced again while
-that pays, and otherwise split where the nodes disagree most: at the optimum of the dual the gap comes from nothing else.
+that pays, and otherwise split where the nodes disagree most: at the dual optimum the gap comes from nothing else.
 """
 
 from __future__ import annotations
@@ -154,9 +154,9 @@ def excluded(boxes: Array, symmetry: Symmetry) -> bool:
         return False
     lower, upper = boxes
     normals = symmetry.normals(len(lower))
-    for k, l in itertools.combinations(range(len(lower)), 2):
-        terms = np.maximum(normals[k, l] * (upper[k] - lower[l]), normals[k, l] * (lower[k] - upper[l]))
-        magnitude = np.abs(normals[k, l]) * (np.abs(boxes[:, k]).max(axis=0) + np.abs(boxes[:, l]).max(axis=0))
+    for k, other in itertools.combinations(range(len(lower)), 2):
+        terms = np.maximum(normals[k, other] * (upper[k] - lower[other]), normals[k, other] * (lower[k] - upper[other]))
+        magnitude = np.abs(normals[k, other]) * (np.abs(boxes[:, [k, other]]).max(axis=(0, 1)) * 2)
         if terms.sum() < -8 * (len(terms) + 4) * np.finfo(float).eps * magnitude.sum():
             return True
     return False

@@ -27,6 +27,7 @@ class Channel:
         self._runtime = runtime
         self._retries = retries
         self.round = 0
+        self.described: list[Description] = []
 
     @property
     def nodes(self) -> tuple[str, ...]:
@@ -52,6 +53,7 @@ class Channel:
                 raise NodeFailed(name, reason)
             described.append(response)
         _check_descriptions(described, n_clusters)
+        self.described = described
         if domain is not None:
             return domain
         lower = np.min([_required(d.lower, d.node) for d in described], axis=0)

@@ -44,6 +44,7 @@ class Run:
     evaluation: DualEvaluation | None = None  # the best so far under the present symmetry rule
     dual_value: float = -math.inf  # best attained d(λ), also where the rule makes it no bound
     dual_state: Any = None
+    incumbent_counts: Array | None = None  # (N, K): rows of each node in each cluster of the incumbent
     trace: Trace = field(default_factory=Trace)
     phase: str = "dual"
     stop_reason: str | None = None
@@ -186,8 +187,9 @@ class Coordinator:
         if run.candidates is None or len(run.candidates) == 0 or replies[0].evaluated is None:
             return
         evaluation = primal.Evaluation.of(run.candidates, replies)
-        for candidate, node_costs in zip(evaluation.candidates, evaluation.node_costs.T, strict=True):
-            run.certificate.offer_cost(candidate, node_costs)
+        for c, (candidate, node_costs) in enumerate(zip(run.candidates, evaluation.node_costs.T, strict=True)):
+            if run.certificate.offer_cost(candidate, node_costs):
+                run.incumbent_counts = np.array([r.evaluated.counts[c] for r in replies if r.evaluated is not None])
         if run.trace.records and self.settings.heuristic == "average":
             run.trace.records[-1].cost = float(evaluation.costs.min())
         run.candidates = None

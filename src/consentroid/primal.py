@@ -80,9 +80,14 @@ def lloyd(evaluation: Evaluation, anchors: Array) -> Array:
     return _distinct(np.array(moved)) if moved else np.empty((0, *evaluation.candidates.shape[1:]))
 
 
-def canonical(centroids: Array) -> Array:
+def canonical_order(centroids: Array) -> NDArray[np.intp]:
     """Clusters in lexicographic order of their centroids, so that labels do not depend on the run."""
-    return np.asarray(centroids[np.lexsort(centroids.T[::-1])])
+    return np.lexsort(centroids.T[::-1])
+
+
+def canonical(centroids: Array) -> Array:
+    """Centroids in canonical order."""
+    return np.asarray(centroids[canonical_order(centroids)])
 
 
 def _distinct(candidates: Array) -> Array:

@@ -34,7 +34,7 @@ class Settings:
     # incumbents
     heuristic: Heuristic = "lloyd"
     incumbent_rounds: int = 2  # evaluation-only rounds between round 1 and the choice of references
-    reference_node: int | None = None  # take references from this node's first centroids (as the paper), not the incumbent
+    reference_node: int | None = None  # references from this node's first centroids, as the paper; None: incumbent
     seed: int = 0
     # effort of a node in one round
     node_gap: float = 1e-9

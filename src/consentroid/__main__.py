@@ -1,0 +1,5 @@
+"""`python -m consentroid`."""
+
+from .cli import main
+
+main()

@@ -1,0 +1,41 @@
+"""The command line. Exit codes: 0 done, 1 a certificate is refuted, 2 bad input, 3 a node failed, 130 interrupted."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+from rich.console import Console
+
+from .commands.demo import demo
+from .commands.fit import fit
+from .commands.replay import replay
+from .errors import CertificateInvalid, ConsentroidError, NodeFailed
+
+app = typer.Typer(
+    name="consentroid",
+    help="Federated K-means with a proof: rows stay at their nodes, the answer comes with a certified lower bound.",
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+    epilog="Exit codes: 0 done, 1 certificate refuted, 2 bad input, 3 a node failed, 130 interrupted.",
+)
+app.command()(demo)
+app.command()(fit)
+app.command()(replay)
+
+
+def main() -> None:
+    """Errors raised on purpose are one sentence, without a traceback."""
+    try:
+        app()
+    except ConsentroidError as error:
+        Console(stderr=True).print(f"[bold red]error:[/] {error}", highlight=False, markup=True, soft_wrap=True)
+        sys.exit(1 if isinstance(error, CertificateInvalid) else 3 if isinstance(error, NodeFailed) else 2)
+    except KeyboardInterrupt:
+        Console(stderr=True).print("Interrupted before the first result; nothing was written.")
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,69 @@
+"""The files of a run: `result.json`, `certificate.json`, `trace.jsonl`."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from .api import FitResult
+from .errors import InvalidInput
+
+
+def output_folder(path: Path | str) -> Path:
+    """Make sure, before any work, that results can be written."""
+    folder = Path(path)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        probe = folder / f".writable-{os.getpid()}"
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise InvalidInput(f"cannot write to '{folder}' ({error.strerror}); choose another folder") from None
+    return folder
+
+
+def check_writable(path: Path | None) -> None:
+    """The same for a single file."""
+    if path is not None:
+        output_folder(path.parent)
+
+
+def result_as_dict(result: FitResult) -> dict[str, Any]:
+    certificate = result.certificate
+    assert certificate.node_costs is not None
+    return {
+        "n_nodes": len(result.node_names),
+        "n_points": sum(result.node_points),
+        "n_features": certificate.domain.n_features,
+        "n_clusters": certificate.n_clusters,
+        "method": result.settings.method,
+        "solver": result.settings.solver,
+        "symmetry": result.settings.symmetry,
+        "gap_asked": result.settings.gap,
+        "lower_bound": result.lower_bound,
+        "upper_bound": result.upper_bound,
+        "gap": result.gap,
+        "certified": result.certified,
+        "stop_reason": result.stop_reason,
+        "rounds": result.rounds,
+        "boxes": result.boxes,
+        "bytes_up": result.bytes_up,
+        "bytes_down": result.bytes_down,
+        "seconds": result.seconds,
+        "features": list(result.features),
+        "centroids": result.centroids.tolist(),
+        "nodes": [
+            {"name": name, "n_points": n_points, "cost": float(cost), "counts": counts.tolist()}
+            for name, n_points, cost, counts in zip(
+                result.node_names, result.node_points, certificate.node_costs, result.node_counts, strict=True
+            )
+        ],
+    }
+
+
+def write_run(folder: Path, result: FitResult) -> None:
+    (folder / "result.json").write_text(json.dumps(result_as_dict(result), indent=1) + "\n")
+    result.certificate.write(folder / "certificate.json")
+    result.trace.write(folder / "trace.jsonl")
