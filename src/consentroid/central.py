@@ -49,14 +49,13 @@ class _History:
 
     def __init__(self, problem: NodeProblem, model: Model) -> None:
         self._problem, self._model = problem, model
-        self._began = time.perf_counter()
-        self._margin = model.margin(0.0)
+        self.began = time.perf_counter()
         self.entries: list[tuple[float, float, float]] = []
 
     def __call__(self, bound: float | None, point: Array | None) -> None:
         lower, upper = -math.inf, math.inf
         if bound is not None and abs(bound) < 1e20:  # solvers write infinity as 1e20 or 1e100
-            lower = self._model.in_units(bound) - self._margin - 1e-8 * abs(self._model.in_units(bound))
+            lower = self._model.in_units(bound) - self._model.margin(abs(self._model.in_units(bound)))
         if point is not None:
             upper = self._problem.value(np.clip(self._model.centroids(point), *self._problem.boxes))
         self.add(max(lower, 0.0), upper)
@@ -65,7 +64,7 @@ class _History:
         best = self.entries[-1][1:] if self.entries else (-math.inf, math.inf)
         lower, upper = max(lower, best[0]), min(upper, best[1])
         if (lower, upper) != best:
-            self.entries.append((time.perf_counter() - self._began, min(lower, upper), upper))
+            self.entries.append((time.perf_counter() - self.began, min(lower, upper), upper))
 
 
 def solve_central(
@@ -84,7 +83,7 @@ def solve_central(
     model = state(node)
     history = _History(node, model)
     outcome = optimise(model, Limits(seconds, max(gap, LEAST_GAP), 2**60), None, history)
-    elapsed = time.perf_counter() - history._began
+    elapsed = time.perf_counter() - history.began
     solution = report(node, model, outcome, elapsed)
     history.add(solution.bound, solution.value)
     times, lower, upper = np.array(history.entries).T
