@@ -42,9 +42,6 @@ class BundleTrust:
         lam = at.lam + step.reshape(at.lam.shape)
         return BundleTrustState(lam, state.t + 1, bundle.lams, bundle.subgradients, bundle.values)
 
-    def exhausted(self, state: BundleTrustState, increase: float) -> bool:
-        return False
-
 
 def direction(bundle: Bundle, radius: float) -> Array:
     """argmax of min_l g_lᵀ s + e_l over ‖s‖ ≤ radius; solved for s/radius with the cuts scaled to unit size."""

@@ -66,9 +66,6 @@ class QuasiNewton:
         lam = at.lam + step.reshape(at.lam.shape)
         return QuasiNewtonState(lam, state.t + 1, bundle.lams, bundle.subgradients, bundle.values, hessian)
 
-    def exhausted(self, state: QuasiNewtonState, increase: float) -> bool:
-        return False
-
 
 def updated_hessian(hessian: Array, s: Array, y: Array) -> Array:
     """`BFGSUpdate`, or B unchanged where it would not stay safely negative definite.

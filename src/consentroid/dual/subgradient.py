@@ -24,6 +24,3 @@ class Subgradient:
 
     def update(self, state: SubgradientState, at: DualEvaluation) -> SubgradientState:
         return SubgradientState(at.lam + step_size(self.alpha, state.t) * at.subgradient, state.t + 1)
-
-    def exhausted(self, state: SubgradientState, increase: float) -> bool:
-        return False
