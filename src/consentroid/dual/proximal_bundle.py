@@ -93,7 +93,7 @@ class ProximalBundle:
     def exhausted(self, state: ProximalState, increase: float) -> bool:
         """No prices as near to the centre as the run has ever stepped are better by more than `increase`."""
         error, residual = optimal_within(state)
-        return error + residual * state.reach <= increase
+        return state.reach > 0.0 and error + residual * state.reach <= increase
 
     def _judged(self, state: ProximalState, at: DualEvaluation) -> ProximalState:
         """Serious or null, and the proximity that follows."""
