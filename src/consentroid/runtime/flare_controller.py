@@ -23,6 +23,7 @@ from ..api import FitResult, run
 from ..errors import ConsentroidError, NodeFailed
 from ..outputs import write_run
 from ..trace import RoundRecord
+from .checked import CheckedRuntime
 from .flare import FlareRuntime, Limits
 from .flare_job import JobArguments
 from .journal import JournalRuntime
@@ -68,7 +69,7 @@ class ConsentroidController(Controller):  # type: ignore[misc]
         directory.mkdir(parents=True, exist_ok=True)
         limits = Limits(**arguments.limits)
         self._runtime = FlareRuntime(fl_ctx.get_engine(), fl_ctx, arguments.nodes, limits)
-        journal = JournalRuntime(self._runtime, directory / JOURNAL)
+        journal = JournalRuntime(CheckedRuntime(self._runtime), directory / JOURNAL)
         log.info("run '%s': %d exchanges to replay", arguments.run, journal.resumable)
         result = run(
             journal,

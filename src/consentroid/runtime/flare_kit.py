@@ -78,7 +78,7 @@ def check_node_names(nodes: Sequence[str]) -> tuple[str, ...]:
     for name in nodes:
         if not NAME.fullmatch(name) or name.lower() in RESERVED:
             raise InvalidInput(
-                f"node name '{name}' cannot be used; take up to 63 letters, digits, '-' and '_', beginning with a letter"
+                f"node name '{name}' cannot be used; take up to 63 letters, digits, '-' and '_', a letter first"
             )
     if len({name.lower() for name in nodes}) < len(nodes):
         raise InvalidInput(f"node names {', '.join(nodes)} are not distinct")
@@ -125,7 +125,7 @@ def _project(nodes: Sequence[str], host: str, port: int) -> dict[str, Any]:
     server = {"name": host, "type": "server", "fed_learn_port": port, "admin_port": port, **organisation}
     sites = [{"name": name, "type": "client", "allow_log_streaming": False, **organisation} for name in nodes]
     admin = {"name": ADMIN, "type": "admin", "role": "project_admin", **organisation}
-    builders = (
+    builders: tuple[tuple[str, dict[str, Any]], ...] = (
         ("workspace.WorkspaceBuilder", {}),
         ("static_file.StaticFileBuilder", {"config_folder": "config", "scheme": "tcp", "require_signed_jobs": True}),
         ("cert.CertBuilder", {}),
@@ -153,9 +153,7 @@ def require_flare() -> None:
     try:
         import nvflare  # noqa: F401
     except ImportError:
-        raise SolverUnavailable(
-            "NVIDIA FLARE is not installed; run: pip install 'consentroid[federation]'"
-        ) from None
+        raise SolverUnavailable("NVIDIA FLARE is not installed; run: pip install 'consentroid[federation]'") from None
 
 
 def harden_site(kit: Path) -> None:

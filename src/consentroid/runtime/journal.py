@@ -22,6 +22,7 @@ from .. import wire
 from ..errors import MalformedMessage
 from ..messages import Failure, Query, Request, Response
 from .base import Runtime
+from .checked import CheckedRuntime
 from .metered import encoded
 
 log = logging.getLogger(__name__)
@@ -52,6 +53,8 @@ class JournalRuntime:
         if self._pending and self._pending[0][0] == digest:
             answers = self._pending.pop(0)[1]
             self.replayed += 1
+            if isinstance(self._inner, CheckedRuntime):  # what a node said before binds it after a restart, too
+                self._inner.judged(requests, [wire.decode_response(data) for data in answers])
         else:
             if self._pending:
                 log.warning("the run departs from its journal after %d exchanges; going on live", self.replayed)
