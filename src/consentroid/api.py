@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .certificate import Certificate
 from .channel import Channel
+from .checkpoint import Checkpoint
 from .consensus import Edge
 from .coordinator import Coordinator, OnRound
 from .primal import canonical_order
@@ -126,29 +127,30 @@ def run(
     features: Sequence[str] = (),
     init: ArrayLike | None = None,
     on_round: OnRound | None = None,
-    **unused: Any,
+    checkpoint: Path | None = None,
+    resume: bool = False,
 ) -> FitResult:
     """The same over any runtime: agree on the domain, run the paper's loop, then branch until the gap is proven."""
     channel = Channel(runtime)
     agreed = channel.agree(settings.n_clusters, domain, features)
-    coordinator = Coordinator(channel, agreed, settings, on_round)
-    if init is not None:
+    saved = None if checkpoint is None else Checkpoint(checkpoint, settings)
+    coordinator = Coordinator(channel, agreed, settings, on_round, None if saved is None else saved.save)
+    if resume and saved is not None:
+        coordinator.resume(saved.load(coordinator.initial_state()))
+    elif init is not None:
         coordinator.run_state.candidates = np.array(init, dtype=float).reshape(1, settings.n_clusters, -1)
-    boxes = 1
     try:
         coordinator.maximise_dual()
-        if settings.prove and coordinator.run_state.stop_reason == "dual_optimal":
-            prover = Prover(coordinator)
-            prover.prove()
-            boxes = prover.tree.n_evaluated
+        if settings.prove and coordinator.run_state.stop_reason in ("dual_optimal", None):
+            Prover(coordinator).prove()
     except KeyboardInterrupt:  # what was proven stays proven
         coordinator.run_state.stop_reason = "interrupted"
         if coordinator.run_state.certificate.centroids is None:
             raise
-    return _result(coordinator, channel, boxes)
+    return _result(coordinator, channel)
 
 
-def _result(coordinator: Coordinator, channel: Channel, boxes: int) -> FitResult:
+def _result(coordinator: Coordinator, channel: Channel) -> FitResult:
     run_state = coordinator.run_state
     certificate = run_state.certificate
     assert certificate.centroids is not None
@@ -165,7 +167,7 @@ def _result(coordinator: Coordinator, channel: Channel, boxes: int) -> FitResult
         features=next((d.features for d in channel.described if d.features), ()),
         node_counts=run_state.incumbent_counts[:, order],
         rounds=channel.round,
-        boxes=boxes,
+        boxes=1 if run_state.tree is None else run_state.tree.n_evaluated,
         bytes_up=channel.bytes_up,
         bytes_down=channel.bytes_down,
         seconds=coordinator.seconds,

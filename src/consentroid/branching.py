@@ -52,14 +52,30 @@ class Tree:
     def __init__(self, root: Box, symmetry: Symmetry) -> None:
         self.symmetry = symmetry
         self.closed: list[Leaf] = []
-        self._serial = itertools.count()
+        self.n_evaluated = 0
+        self.next_serial = 0  # ties between bounds are broken by age, so that a run can be repeated
         self._heap: list[tuple[float, int, Box]] = []
         self._least_closed = np.inf
-        self.n_evaluated = 0
         self.push(root)
 
+    @classmethod
+    def restored(
+        cls, symmetry: Symmetry, closed: list[Leaf], entries: list[tuple[int, Box]], n_evaluated: int, serial: int
+    ) -> Tree:
+        """The tree that a checkpoint describes."""
+        tree = cls.__new__(cls)
+        tree.symmetry, tree.n_evaluated, tree.next_serial = symmetry, n_evaluated, serial
+        tree.closed = []
+        tree._least_closed = np.inf
+        for leaf in closed:
+            tree.close(leaf)
+        tree._heap = [(box.bound, number, box) for number, box in entries]
+        heapq.heapify(tree._heap)
+        return tree
+
     def push(self, box: Box) -> None:
-        heapq.heappush(self._heap, (box.bound, next(self._serial), box))
+        heapq.heappush(self._heap, (box.bound, self.next_serial, box))
+        self.next_serial += 1
 
     def close(self, leaf: Leaf) -> None:
         self.closed.append(leaf)
@@ -74,15 +90,16 @@ class Tree:
         return len(self._heap)
 
     @property
-    def open_boxes(self) -> list[Box]:
-        return [entry[2] for entry in self._heap]
+    def entries(self) -> list[tuple[float, int, Box]]:
+        """Open boxes with their bounds and ages."""
+        return list(self._heap)
 
     @property
     def lower(self) -> float:
         return min(self._heap[0][0] if self._heap else np.inf, self._least_closed)
 
     def leaves(self) -> list[Leaf]:
-        return self.closed + [box.leaf for box in self.open_boxes]
+        return self.closed + [box.leaf for _, _, box in self._heap]
 
 
 @dataclass(frozen=True)

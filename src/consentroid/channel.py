@@ -28,6 +28,7 @@ class Channel:
         self._retries = retries
         self.round = 0
         self.described: list[Description] = []
+        self._bytes_before = (0, 0)  # up and down, of earlier sessions
 
     @property
     def nodes(self) -> tuple[str, ...]:
@@ -35,17 +36,21 @@ class Channel:
 
     @property
     def bytes_up(self) -> int:
-        return int(getattr(self._runtime, "bytes_up", 0))
+        return self._bytes_before[0] + int(getattr(self._runtime, "bytes_up", 0))
 
     @property
     def bytes_down(self) -> int:
-        return int(getattr(self._runtime, "bytes_down", 0))
+        return self._bytes_before[1] + int(getattr(self._runtime, "bytes_down", 0))
+
+    def continue_from(self, round: int, bytes_up: int, bytes_down: int) -> None:
+        """Number and count on from a checkpoint."""
+        self.round, self._bytes_before = round, (bytes_up, bytes_down)
 
     def agree(self, n_clusters: int, domain: Domain | None, features: Sequence[str] = ()) -> Domain:
         """Before round 1: fix the domain and make sure that every node can take part."""
         check_n_clusters(n_clusters)
-        sides = (None, None) if domain is None else (domain.lower, domain.upper)
-        request = Describe(n_clusters, *sides, features=tuple(features))
+        lower, upper = (None, None) if domain is None else (domain.lower, domain.upper)
+        request = Describe(n_clusters, lower, upper, tuple(features))
         described: list[Description] = []
         for name, response in zip(self.nodes, self._runtime.exchange([request] * len(self.nodes)), strict=True):
             if not isinstance(response, Description):
@@ -56,9 +61,10 @@ class Channel:
         self.described = described
         if domain is not None:
             return domain
-        lower = np.min([_required(d.lower, d.node) for d in described], axis=0)
-        upper = np.max([_required(d.upper, d.node) for d in described], axis=0)
-        return Domain(lower, upper)
+        return Domain(
+            np.min([_required(d.lower, d.node) for d in described], axis=0),
+            np.max([_required(d.upper, d.node) for d in described], axis=0),
+        )
 
     def ask(self, queries: Sequence[Query]) -> list[Reply]:
         """Send one query to each node; all replies, or an error that names the node."""

@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -25,36 +24,26 @@ from .dual.base import DualEvaluation, exhausted
 from .dual.registry import dual_named
 from .messages import Evaluate, Query, Reply, Solve
 from .problem import Domain
+from .run_state import Run
 from .settings import Settings
 from .symmetry import Symmetry, align
-from .trace import RoundRecord, Trace
+from .trace import RoundRecord
 
 Array = NDArray[np.float64]
 OnRound = Callable[[RoundRecord], None]
 
 
-@dataclass
-class Run:
-    """All that changes in a run: the nodes' channel aside, this is what a checkpoint holds."""
-
-    certificate: Certificate
-    symmetry: Symmetry = field(default_factory=Symmetry)
-    candidates: Array | None = None  # to be evaluated in the next exchange
-    anchors: Array | None = None  # the nodes' own centroids of round 1, (N·K, D)
-    evaluation: DualEvaluation | None = None  # the best so far under the present symmetry rule
-    dual_value: float = -math.inf  # best attained d(λ), also where the rule makes it no bound
-    dual_state: Any = None
-    incumbent_counts: Array | None = None  # (N, K): rows of each node in each cluster of the incumbent
-    trace: Trace = field(default_factory=Trace)
-    phase: str = "dual"
-    stop_reason: str | None = None
-    elapsed: float = 0.0  # seconds of earlier sessions, if resumed
-
-
 class Coordinator:
     """Runs the loop over any runtime; knows nothing of rows."""
 
-    def __init__(self, channel: Channel, domain: Domain, settings: Settings, on_round: OnRound | None = None) -> None:
+    def __init__(
+        self,
+        channel: Channel,
+        domain: Domain,
+        settings: Settings,
+        on_round: OnRound | None = None,
+        on_state: Callable[[Run], None] | None = None,
+    ) -> None:
         self.channel = channel
         self.settings = settings
         self.topology = Topology.of(settings.topology, len(channel.nodes))
@@ -62,8 +51,19 @@ class Coordinator:
         self.run_state = Run(Certificate(channel.nodes, domain, settings.n_clusters))
         self._boxes = domain.boxes(settings.n_clusters)
         self._on_round = on_round or (lambda record: None)
+        self._on_state = on_state or (lambda run: None)
+        self._before = 0.0  # seconds of earlier sessions
         self._started = time.perf_counter()
         self._update_started = self._started
+
+    def initial_state(self) -> Any:
+        """The update rule's state at λ = 0, before any evaluation."""
+        return self.dual.init(np.zeros((self.topology.n_edges, *self._boxes.shape[1:])))
+
+    def resume(self, run: Run) -> None:
+        """Continue a run from its checkpoint."""
+        self.run_state, self._before = run, run.elapsed
+        self.channel.continue_from(run.round, run.bytes_up, run.bytes_down)
 
     # ------------------------------------------------------------------ the loop of the paper
 
@@ -80,8 +80,8 @@ class Coordinator:
             self._tighten(at)
             run.candidates = self._propose(at)  # `Avg_Centroids`, or better
             run.dual_state = self.dual.update(run.dual_state, at)  # λ(t+1)
-            self.finish_round("dual", replies, at)
             run.stop_reason = self._reason_to_stop(at)
+            self.finish_round("dual", replies, at)
         self._closing_evaluation()
 
     def _first_round(self) -> None:
@@ -108,12 +108,17 @@ class Coordinator:
         )
         at = self._evaluation(lam, at.prices, at.node_values, at.node_bounds, relabelled)
         run.evaluation = at
-        run.dual_state = self.dual.update(self.dual.init(lam), at)
+        run.dual_state = self.dual.update(self.initial_state(), at)
         if settings.heuristic == "average":
             run.candidates = primal.average(at.centroids)
-        run.stop_reason = self._reason_to_stop(at)
+        run.stop_reason = self._limit_reached(at)
 
     def _reason_to_stop(self, at: DualEvaluation) -> str | None:
+        if exhausted(self.dual, self.run_state.dual_state, self._worthwhile_increase()):
+            return self._limit_reached(at) or "dual_optimal"
+        return self._limit_reached(at)
+
+    def _limit_reached(self, at: DualEvaluation) -> str | None:
         run, settings = self.run_state, self.settings
         if run.certificate.gap <= settings.gap:
             return "gap"
@@ -123,8 +128,6 @@ class Coordinator:
             return "max_rounds"
         if self.seconds >= settings.time_limit:
             return "time_limit"
-        if exhausted(self.dual, run.dual_state, self._worthwhile_increase()):
-            return "dual_optimal"
         return None
 
     # ------------------------------------------------------------------ parts of a round
@@ -232,15 +235,15 @@ class Coordinator:
     def _closing_evaluation(self) -> None:
         """The cost of the last candidates is still unknown: ask for it without new prices."""
         run = self.run_state
-        if run.candidates is None or len(run.candidates) == 0 or run.certificate.gap <= self.settings.gap:
-            return
-        self.take_costs(self.channel.evaluate(run.candidates))
+        done = run.phase != "dual" or run.certificate.gap <= self.settings.gap
+        if not done and run.candidates is not None and len(run.candidates):
+            self.take_costs(self.channel.evaluate(run.candidates))
 
     # ------------------------------------------------------------------ accounts
 
     @property
     def seconds(self) -> float:
-        return self.run_state.elapsed + time.perf_counter() - self._started
+        return self._before + time.perf_counter() - self._started
 
     def _charge_update(self) -> None:
         """Close the account of the coordinator's own time for the last round (T_update)."""
@@ -248,7 +251,13 @@ class Coordinator:
             self.run_state.trace.records[-1].t_update += time.perf_counter() - self._update_started
 
     def finish_round(
-        self, phase: str, replies: list[Reply], at: DualEvaluation | None, boxes_open: int = 1, boxes_done: int = 0
+        self,
+        phase: str,
+        replies: list[Reply],
+        at: DualEvaluation | None,
+        boxes_open: int = 1,
+        boxes_done: int = 0,
+        t_update: float = 0.0,
     ) -> None:
         certificate = self.run_state.certificate
         record = RoundRecord(
@@ -259,6 +268,7 @@ class Coordinator:
             gap=certificate.gap,
             seconds=self.seconds,
             t_sub=max(reply.seconds for reply in replies),
+            t_update=t_update,
             dual_value=None if at is None else at.value,
             residual=None if at is None else float(np.linalg.norm(at.subgradient)),
             boxes_open=boxes_open,
@@ -266,5 +276,10 @@ class Coordinator:
             bytes_up=self.channel.bytes_up,
             bytes_down=self.channel.bytes_down,
         )
-        self.run_state.trace.records.append(record)
+        run = self.run_state
+        run.trace.records.append(record)
+        run.round, run.bytes_up, run.bytes_down = record.round, record.bytes_up, record.bytes_down
+        run.elapsed = record.seconds
         self._on_round(record)
+        if run.dual_state is not None:  # before that there is nothing worth resuming
+            self._on_state(run)

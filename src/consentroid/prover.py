@@ -24,22 +24,23 @@ class Prover:
     def __init__(self, coordinator: Coordinator) -> None:
         self.coordinator = coordinator
         run = coordinator.run_state
-        assert run.evaluation is not None, "the dual loop comes first"
-        root = run.evaluation
-        boxes = run.certificate.domain.boxes(coordinator.settings.n_clusters)
-        proof = Leaf(boxes, root.prices, root.node_bounds)
-        self.tree = Tree(Box(boxes, proof, root.prices), run.symmetry)
+        if run.tree is None:
+            assert run.evaluation is not None, "the dual loop comes first"
+            root = run.evaluation
+            boxes = run.certificate.domain.boxes(coordinator.settings.n_clusters)
+            run.tree = Tree(Box(boxes, Leaf(boxes, root.prices, root.node_bounds), root.prices), run.symmetry)
+            run.phase, run.stop_reason = "tree", None
+        self.tree = run.tree
 
     def prove(self) -> None:
-        run, settings = self.coordinator.run_state, self.coordinator.settings
-        run.phase, run.stop_reason = "tree", None
+        """Take boxes, exchange, close or split them, tighten the certificate, stop or go on."""
+        run = self.coordinator.run_state
+        run.stop_reason = self._reason_to_stop()
         try:
             while run.stop_reason is None:
                 self._round()
-                run.stop_reason = self._reason_to_stop()
         finally:
             run.certificate.offer_leaves(self.tree.leaves(), self.tree.symmetry)
-        del settings
 
     def _round(self) -> None:
         run, settings = self.coordinator.run_state, self.coordinator.settings
@@ -57,8 +58,9 @@ class Prover:
         if run.candidates is None or len(run.candidates) == 0:
             run.candidates = centroids[:1].mean(axis=1)
         run.certificate.raise_lower(min(self.tree.lower, run.certificate.upper))
-        self.coordinator.finish_round("tree", replies, None, self.tree.n_open, self.tree.n_evaluated)
-        run.trace.records[-1].t_update += time.perf_counter() - started
+        run.stop_reason = self._reason_to_stop()
+        t_update = time.perf_counter() - started
+        self.coordinator.finish_round("tree", replies, None, self.tree.n_open, self.tree.n_evaluated, t_update)
 
     def _exchange(self, batch: list[Box]) -> list[Reply]:
         coordinator = self.coordinator

@@ -129,7 +129,7 @@ def table_of(records: Sequence[Record], methods: Sequence[str]) -> Table:
     first = records[0]
     table = Table(
         title=f"solver {first.solver}, symmetry {first.symmetry} ({note})",
-        caption="mean over the instances of a class; the paper: mean of five instances, Gurobi, T_comm = 0.8 s",
+        caption="means over the instances of a class; the paper's over five, by Gurobi; T_comm = 0.8 s a round",
     )
     for heading in ("class", "n", "method"):
         table.add_column(heading)

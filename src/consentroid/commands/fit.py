@@ -97,6 +97,7 @@ def fit(
                 features=features,
                 on_round=on_round,
                 checkpoint=folder / "checkpoint.npz",
+                resume=resume is not None,
             )
     finally:
         runtime.close()

@@ -123,7 +123,7 @@ def _central_curves(instance: Instance, seconds: float) -> dict[str, tuple[list[
         except SolverUnavailable as reason:
             messages.print(f"central {solver}: {reason}")
         else:
-            return {f"central {solver}": (list(central.times), list(central.gaps))}
+            return {f"central {solver}": (list(central.seconds), list(central.gap))}
     return {}
 
 
