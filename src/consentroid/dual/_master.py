@@ -44,7 +44,7 @@ class Master:
 
 
 def solve_master(costs: Sequence[Array], points: Sequence[Array], centre: Array, proximity: float) -> Master:
-    """(M) from lists with one entry a node: costs (C_i,) and points (C_i, K, D) or (C_i, K·D); at least one cut each."""
+    """(M) from lists with one entry a node: costs (C_i,) and points (C_i, K, D) or (C_i, K·D), C_i ≥ 1."""
     offsets = np.zeros(len(costs) + 1, dtype=np.int64)
     np.cumsum([len(c) for c in costs], out=offsets[1:])
     flat = np.concatenate([np.reshape(p, (len(c), -1)) for c, p in zip(costs, points, strict=True)])
@@ -128,7 +128,7 @@ def _interior_point(heights, points, offsets, weights):  # type: ignore[no-untyp
         span = max(span, slack[first:last].max() - slack[first:last].min())
         slack[first:last] -= slack[first:last].min()
     slack += max(0.1 * span, 1e-3)
-    tolerance = TOLERANCE * n_nodes
+    tolerance = TOLERANCE * n_nodes * max(min(heights.max(), 1.0), 1e-3)
 
     inverses = np.empty((n_nodes, size, size))
     means = np.empty((n_nodes, size))

@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..consensus import Topology
-from ._master import Master, solve_flat_master
+from ._master import solve_flat_master
 from .base import Array, DualEvaluation
 
 
@@ -38,6 +38,7 @@ class ProximalState:
     error: float  # ε
     residual: float  # ‖r‖
     primal: Array  # (N, K, D) x_i
+    level: float  # the model at the centre: what the nodes attained there, bound ≤ d ≤ level
     # change with serious steps
     centre: Array  # (N, K, D) p̂
     bound: float  # proven at the centre
@@ -45,6 +46,7 @@ class ProximalState:
     # change with every evaluation
     t: int  # round of the next point, from 1
     proximity: float  # u; 0 before the first evaluation
+    first_proximity: float
     streak: int  # serious steps in a row if positive, null steps if negative
     # the bundle, node by node
     owners: NDArray[np.int64]  # (C,) node of each cut, ascending
@@ -77,6 +79,8 @@ class ProximalBundle:
             reach=0.0,
             t=1,
             proximity=0.0,
+            first_proximity=0.0,
+            level=-np.inf,
             streak=0,
             owners=np.empty(0, dtype=np.int64),
             costs=np.empty(0),
@@ -87,28 +91,26 @@ class ProximalBundle:
     def update(self, state: ProximalState, at: DualEvaluation) -> ProximalState:
         state = self._judged(state, at)
         costs = at.node_values - np.einsum("nkd,nkd->n", at.prices, at.centroids)
-        state = with_cuts(state, np.arange(len(costs)), costs, at.centroids)
-        return self._advanced(state)
+        return self._advanced(with_cuts(state, np.arange(len(costs)), costs, at.centroids))
 
     def exhausted(self, state: ProximalState, increase: float) -> bool:
-        """No prices as near to the centre as the run has ever stepped are better by more than `increase`."""
-        error, residual = optimal_within(state)
-        return state.reach > 0.0 and error + residual * state.reach <= increase
+        """No prices as near to the centre as the run ever stepped beat the value at the centre by more than this."""
+        return state.error - (state.level - state.bound) + state.residual * state.reach <= increase
 
     def _judged(self, state: ProximalState, at: DualEvaluation) -> ProximalState:
         """Serious or null, and the proximity that follows."""
         if state.proximity == 0.0:
             proximity = self._first_proximity(at)
-            return replace(state, centre=at.prices, bound=at.bound, proximity=proximity)
-        moved = float(np.linalg.norm(at.prices - state.centre))
-        rise, promised = at.bound - state.bound, state.model_gap
+            return replace(state, centre=at.prices, bound=at.bound, proximity=proximity, first_proximity=proximity)
+        rise, promised = at.bound - state.bound, state.bound + state.model_gap - state.level
         serious = rise > 0.0 and rise >= self.share * promised
-        proximity = self._next_proximity(state, rise / promised if promised > 0.0 else 1.0, serious)
-        reach = max(state.reach, moved)
-        if serious:
-            streak = max(state.streak, 0) + 1
-            return replace(state, centre=at.prices, bound=at.bound, proximity=proximity, reach=reach, streak=streak)
-        return replace(state, proximity=proximity, reach=reach, streak=min(state.streak, 0) - 1)
+        state = replace(
+            state,
+            reach=max(state.reach, float(np.linalg.norm(at.prices - state.centre))),
+            proximity=self._next_proximity(state, (at.value - state.level) / promised if promised > 0.0 else 1.0),
+            streak=max(state.streak, 0) + 1 if serious else min(state.streak, 0) - 1,
+        )
+        return replace(state, centre=at.prices, bound=at.bound) if serious else state
 
     def _first_proximity(self, at: DualEvaluation) -> float:
         """u at which the first cut promises an increase of `first`·|d|: the same for data in any unit."""
@@ -116,16 +118,19 @@ class ProximalBundle:
         aim = self.first * abs(at.value)
         return disagreement / aim if disagreement > 0.0 and aim > 0.0 else 1.0
 
-    def _next_proximity(self, state: ProximalState, ratio: float, serious: bool) -> float:
-        """Kiwiel's interpolation: the u at which a quadratic through what was seen would have its maximum."""
+    def _next_proximity(self, state: ProximalState, ratio: float) -> float:
+        """Kiwiel's interpolation: the u at which a quadratic through what was seen would have its maximum.
+
+        `ratio` compares attained with promised *values*. A node that stops early keeps the bound down at any distance
+        from the centre; to step shorter for its sake would end in a standstill.
+        """
         u = state.proximity
         fitted = 2.0 * u * (1.0 - ratio)
-        if serious:
-            if ratio > 0.5:
-                u = max(fitted, u / self.down)
-        elif state.streak <= -self.patience:
-            u = min(max(fitted, u), self.up * u)
-        return u
+        if ratio > 0.5:
+            u = max(fitted, u / self.down)
+        elif ratio < self.share and state.streak <= -self.patience:
+            u = min(fitted, self.up * u)
+        return float(np.clip(u, state.first_proximity * 1e-6, state.first_proximity * 1e6))
 
     def _advanced(self, state: ProximalState) -> ProximalState:
         """Solve the master; the next point and all that the weights prove."""
@@ -136,6 +141,7 @@ class ProximalBundle:
         idle = np.where(master.weights > 1e-9, 0, state.idle + 1)
         keep = idle <= self.age
         heights = state.costs + np.einsum("ckd,ckd->c", state.points, state.centre[state.owners])
+        level = float(np.minimum.reduceat(heights, offsets[:-1]).sum())
         disagreement = master.primal - master.primal.mean(axis=0)
         return replace(
             state,
@@ -144,6 +150,7 @@ class ProximalBundle:
             error=max(float(master.weights @ heights) - state.bound, 0.0),
             residual=float(np.linalg.norm(disagreement)),
             primal=master.primal,
+            level=level,
             t=state.t + 1,
             owners=state.owners[keep],
             costs=state.costs[keep],
