@@ -130,7 +130,7 @@ def _interior_point(heights, points, offsets, weights):  # type: ignore[no-untyp
     slack += max(0.1 * span, 1e-3)
     tolerance = TOLERANCE * n_nodes * max(min(heights.max(), 1.0), 1e-3)
 
-    inverses = np.empty((n_nodes, size, size))
+    factors, inverse = np.empty((n_nodes, size, size)), np.empty((size, size))
     means = np.empty((n_nodes, size))
     theta, target, d_weights, d_slack = np.empty(n_cuts), np.empty(n_cuts), np.empty(n_cuts), np.empty(n_cuts)
     d_step = np.empty((n_nodes, size))
@@ -140,15 +140,17 @@ def _interior_point(heights, points, offsets, weights):  # type: ignore[no-untyp
             break
         for c in range(n_cuts):
             theta[c] = weights[c] / slack[c]
-        total = np.zeros((size, size))
+        total, sound = np.zeros((size, size)), True
         for i in range(n_nodes):
-            _node_matrix(points, theta, offsets[i], offsets[i + 1], means[i], inverses[i])
-            total += inverses[i]
-        if not _invert(total):
+            _node_matrix(points, theta, offsets[i], offsets[i + 1], means[i], factors[i])
+            sound = _factorise(factors[i]) and sound
+            _invert(factors[i], inverse)
+            total += inverse
+        if not (sound and _factorise(total)):
             break
         for c in range(n_cuts):
             target[c] = -weights[c] * slack[c]
-        _newton(points, offsets, slack, theta, target, means, inverses, total, drift, d_weights, d_slack, d_step)
+        _newton(points, offsets, slack, theta, target, means, factors, total, drift, d_weights, d_slack, d_step)
         length = _longest(weights, d_weights, slack, d_slack)
         predicted = 0.0
         for c in range(n_cuts):
@@ -156,7 +158,7 @@ def _interior_point(heights, points, offsets, weights):  # type: ignore[no-untyp
         centring = (predicted / gap) ** 3 * gap / n_cuts
         for c in range(n_cuts):
             target[c] = centring - weights[c] * slack[c] - d_weights[c] * d_slack[c]
-        _newton(points, offsets, slack, theta, target, means, inverses, total, drift, d_weights, d_slack, d_step)
+        _newton(points, offsets, slack, theta, target, means, factors, total, drift, d_weights, d_slack, d_step)
         length = min(1.0, 0.995 * _longest(weights, d_weights, slack, d_slack))
         for c in range(n_cuts):
             weights[c] += length * d_weights[c]
@@ -187,7 +189,7 @@ def _disagreement(points, offsets, weights):  # type: ignore[no-untyped-def]
 
 @njit(cache=True)
 def _node_matrix(points, theta, first, last, mean, matrix):  # type: ignore[no-untyped-def]
-    """Fill the θ-mean of a node's points and the inverse of I + Σ θ (m − m̄)(m − m̄)ᵀ."""
+    """Fill the θ-mean of a node's points and the lower triangle of I + Σ θ (m − m̄)(m − m̄)ᵀ."""
     size = points.shape[1]
     mean[:] = 0.0
     total = 0.0
@@ -203,31 +205,24 @@ def _node_matrix(points, theta, first, last, mean, matrix):  # type: ignore[no-u
             scaled = theta[c] * (points[c, a] - mean[a])
             for b in range(a + 1):
                 matrix[a, b] += scaled * (points[c, b] - mean[b])
-    _invert(matrix)
 
 
 @njit(cache=True)
-def _newton(points, offsets, slack, theta, target, means, inverses, total, drift, d_weights, d_slack, d_step):  # type: ignore
+def _newton(points, offsets, slack, theta, target, means, factors, total, drift, d_weights, d_slack, d_step):  # type: ignore
     """Fill the step that brings weight × slack to its present product plus `target`, keeping all equalities."""
     n_nodes, size = len(offsets) - 1, points.shape[1]
-    free, sides, common = np.zeros((n_nodes, size)), np.zeros(size), np.zeros(size)
+    sides, multiplier = np.zeros((n_nodes, size)), np.zeros(size)
     for i in range(n_nodes):
-        sides[:] = drift[i]
+        sides[i] = drift[i]
         for c in range(offsets[i], offsets[i + 1]):
-            sides += (target[c] / slack[c]) * (points[c] - means[i])
-        for a in range(size):
-            for b in range(size):
-                free[i, a] += inverses[i, a, b] * sides[b]
-        common += free[i]
-    multiplier = np.zeros(size)
-    for a in range(size):
-        for b in range(size):
-            multiplier[a] += total[a, b] * common[b]
+            sides[i] += (target[c] / slack[c]) * (points[c] - means[i])
+        d_step[i] = sides[i]
+        _substitute(factors[i], d_step[i])
+        multiplier += d_step[i]
+    _substitute(total, multiplier)
     for i in range(n_nodes):
-        for a in range(size):
-            d_step[i, a] = free[i, a]
-            for b in range(size):
-                d_step[i, a] -= inverses[i, a, b] * multiplier[b]
+        d_step[i] = sides[i] - multiplier
+        _substitute(factors[i], d_step[i])
         lift, weight = 0.0, 0.0
         for c in range(offsets[i], offsets[i + 1]):
             lift += target[c] / slack[c]
@@ -253,34 +248,51 @@ def _longest(weights, d_weights, slack, d_slack):  # type: ignore[no-untyped-def
 
 
 @njit(cache=True)
-def _invert(matrix):  # type: ignore[no-untyped-def]
-    """Invert a symmetric positive definite matrix in place, reading its lower triangle; False where it is not."""
+def _factorise(matrix):  # type: ignore[no-untyped-def]
+    """Cholesky factor in place of the lower triangle; False where the matrix is not positive definite."""
     n = matrix.shape[0]
     for a in range(n):
         for b in range(a + 1):
             value = matrix[a, b]
             for k in range(b):
                 value -= matrix[a, k] * matrix[b, k]
-            if a == b:
-                if not value > 0.0:
-                    return False
+            if a > b:
+                matrix[a, b] = value / matrix[b, b]
+            elif value > 0.0:
                 matrix[a, a] = np.sqrt(value)
             else:
-                matrix[a, b] = value / matrix[b, b]
-    for a in range(n):  # the triangular factor gives way to its inverse
-        matrix[a, a] = 1.0 / matrix[a, a]
+                return False
+    return True
+
+
+@njit(cache=True)
+def _substitute(factor, x):  # type: ignore[no-untyped-def]
+    """Solve L Lᵀ x = x in place."""
+    n = factor.shape[0]
+    for a in range(n):
+        for k in range(a):
+            x[a] -= factor[a, k] * x[k]
+        x[a] /= factor[a, a]
+    for a in range(n - 1, -1, -1):
+        for k in range(a + 1, n):
+            x[a] -= factor[k, a] * x[k]
+        x[a] /= factor[a, a]
+
+
+@njit(cache=True)
+def _invert(factor, inverse):  # type: ignore[no-untyped-def]
+    """Fill the lower triangle of (L Lᵀ)⁻¹."""
+    n = factor.shape[0]
+    for a in range(n):  # L⁻¹ first
+        inverse[a, a] = 1.0 / factor[a, a]
         for b in range(a):
             value = 0.0
             for k in range(b, a):
-                value += matrix[a, k] * matrix[k, b]
-            matrix[a, b] = -value * matrix[a, a]
-    for a in range(n):  # and that to its product with its transpose
+                value += factor[a, k] * inverse[k, b]
+            inverse[a, b] = -value * inverse[a, a]
+    for a in range(n):  # then L⁻ᵀ L⁻¹, row by row: row a needs only rows from a on
         for b in range(a + 1):
             value = 0.0
             for k in range(a, n):
-                value += matrix[k, a] * matrix[k, b]
-            matrix[a, b] = value
-    for a in range(n):
-        for b in range(a):
-            matrix[b, a] = matrix[a, b]
-    return True
+                value += inverse[k, a] * inverse[k, b]
+            inverse[a, b] = value
