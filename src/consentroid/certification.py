@@ -1,0 +1,102 @@
+"""How good is a clustering that somebody else found? A proven bound on what is possible answers it.
+
+The given centroids are the first incumbent; the bound comes from the same search as `fit`. Where the search happens to
+find better centroids, they are returned too: then the gap of the given ones cannot close, and that is the finding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from .api import FitResult, fit
+from .certificate import relative_gap, sum_up
+from .errors import InvalidInput
+from .estimator import FederatedKMeans
+from .problem import clustering_cost
+from .virtual_nodes import virtual_nodes as anticlusters
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Certification:
+    """What is proven about given centroids."""
+
+    cost: float  # of the given centroids, on these rows
+    lower_bound: float  # no K centroids cost less
+    gap: float  # of the given centroids, a fraction of their cost
+    certified: bool  # gap is at most the gap asked for
+    best_cost: float  # of the best centroids known, given or found
+    best_centroids: Array
+    result: FitResult  # with the certificate that `consentroid verify` checks
+
+    @property
+    def improvable(self) -> bool:
+        """Whether better centroids were found."""
+        return self.best_cost < self.cost
+
+
+def certify(
+    centroids: Any,
+    X: Any,
+    groups: ArrayLike | None = None,
+    *,
+    sample_weight: Any = None,
+    virtual_nodes: int | None = None,
+    gap: float = 1e-4,
+    time_limit: float | None = 60.0,
+    random_state: int = 0,
+    **options: Any,
+) -> Certification:
+    """Bound and gap for given centroids (K, D), or for a fitted scikit-learn `KMeans` or anything like it.
+
+    `virtual_nodes=N` splits rows that are all on this machine into N balanced, mutually similar parts. Their problems
+    are far smaller and the bound stays nearly as tight, so much more is proven in the same time.
+    """
+    centres = _centroids_of(centroids)
+    model = FederatedKMeans(len(centres), init=centres)
+    data = model._gather(X, groups, sample_weight)
+    if data.rows.shape[1] != centres.shape[1]:
+        raise InvalidInput(f"the centroids have {centres.shape[1]} features, the rows have {data.rows.shape[1]}")
+    if virtual_nodes is None:
+        rows, weights = data.by_node(data.rows), data.by_node(data.weights)
+    else:
+        if groups is not None or isinstance(X, Mapping):
+            raise InvalidInput("virtual_nodes splits rows of one machine; leave it out where there are real nodes")
+        kept = data.weights > 0
+        points, mass = data.rows[kept], data.weights[kept]
+        part = anticlusters(points, virtual_nodes, centroids=centres, weights=mass, seed=random_state)
+        rows = {f"part{i + 1}": points[part == i] for i in range(virtual_nodes)}
+        weights = {f"part{i + 1}": mass[part == i] for i in range(virtual_nodes)}
+    pooled = np.concatenate(list(rows.values()))
+    # The domain holds every row, so moving a centroid into it brings it nearer to all of them.
+    start = np.clip(centres, pooled.min(axis=0), pooled.max(axis=0))
+    result = fit(
+        rows, len(centres), weights=weights, gap=gap, time_limit=time_limit, seed=random_state, init=start, **options
+    )
+    cost = sum_up([clustering_cost(rows[node], weights[node], centres) for node in rows])
+    own_gap = relative_gap(result.lower_bound, cost)
+    return Certification(
+        cost=cost,
+        lower_bound=result.lower_bound,
+        gap=own_gap,
+        certified=own_gap <= gap and result.settings.symmetry != "nearest",
+        best_cost=min(cost, result.upper_bound),
+        best_centroids=result.centroids if result.upper_bound < cost else centres,
+        result=result,
+    )
+
+
+def _centroids_of(given: Any) -> Array:
+    centres = getattr(given, "cluster_centers_", given)
+    if hasattr(given, "fit") and centres is given:
+        raise InvalidInput(f"this {type(given).__name__} has no cluster_centers_; fit it first")
+    array = np.asarray(centres, dtype=float)
+    if array.ndim != 2 or not array.size or not np.isfinite(array).all():
+        raise InvalidInput(f"centroids must be a finite table of shape (n_clusters, n_features), got {array.shape}")
+    return array
