@@ -20,7 +20,7 @@ class PieceDual:
     topology: Topology
     costs: np.ndarray  # (N, C)
     points: np.ndarray  # (N, C, K, D)
-    looseness: float = 0.0  # an inexact oracle's bound lies up to this far below its value
+    looseness: float = 0.0  # an inexact node returns any piece this near to its best, and a bound this far below that
 
     @classmethod
     def random(cls, seed, n_nodes, shape=(2, 2), n_pieces=12, kind="line", scale=1.0, looseness=0.0):
@@ -38,10 +38,11 @@ class PieceDual:
     def evaluate(self, lam):
         prices = self.topology.prices(lam)
         pieces = self.costs + np.einsum("nckd,nkd->nc", self.points, prices)
-        best = pieces.argmin(axis=1)
-        nodes = np.arange(len(best))
-        values, centroids = pieces[nodes, best], self.points[nodes, best]
-        bounds = values - self.looseness
+        least = pieces.min(axis=1)
+        # The last piece within reach: a fixed choice, but hardly ever the best one.
+        chosen = pieces.shape[1] - 1 - (pieces <= least[:, None] + self.looseness)[:, ::-1].argmax(axis=1)
+        nodes = np.arange(len(chosen))
+        values, centroids, bounds = pieces[nodes, chosen], self.points[nodes, chosen], least - self.looseness
         return DualEvaluation(
             lam, float(values.sum()), float(bounds.sum()), self.topology.residual(centroids),
             prices, values, bounds, centroids,

@@ -38,11 +38,11 @@ class ProximalState:
     error: float  # ε
     residual: float  # ‖r‖
     primal: Array  # (N, K, D) x_i
+    reach: float  # the longest step from a centre so far, the next one included
     level: float  # the model at the centre: what the nodes attained there, bound ≤ d ≤ level
     # change with serious steps
     centre: Array  # (N, K, D) p̂
     bound: float  # proven at the centre
-    reach: float  # the farthest that the centre ever was from the first one
     # change with every evaluation
     t: int  # round of the next point, from 1
     proximity: float  # u; 0 before the first evaluation
@@ -94,7 +94,7 @@ class ProximalBundle:
         return self._advanced(with_cuts(state, np.arange(len(costs)), costs, at.centroids))
 
     def exhausted(self, state: ProximalState, increase: float) -> bool:
-        """No prices as near to the centre as the run ever stepped beat the value at the centre by more than this."""
+        """No prices within the longest step of the centre beat the value attained there by more than `increase`."""
         return state.error - (state.level - state.bound) + state.residual * state.reach <= increase
 
     def _judged(self, state: ProximalState, at: DualEvaluation) -> ProximalState:
@@ -106,7 +106,6 @@ class ProximalBundle:
         serious = rise > 0.0 and rise >= self.share * promised
         state = replace(
             state,
-            reach=max(state.reach, float(np.linalg.norm(at.prices - state.centre))),
             proximity=self._next_proximity(state, (at.value - state.level) / promised if promised > 0.0 else 1.0),
             streak=max(state.streak, 0) + 1 if serious else min(state.streak, 0) - 1,
         )
@@ -151,6 +150,7 @@ class ProximalBundle:
             residual=float(np.linalg.norm(disagreement)),
             primal=master.primal,
             level=level,
+            reach=max(state.reach, float(np.linalg.norm(master.prices - state.centre))),
             t=state.t + 1,
             owners=state.owners[keep],
             costs=state.costs[keep],
