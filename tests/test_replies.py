@@ -36,7 +36,7 @@ K, D = 2, 2
 
 
 class Honest:
-    """A node that enumerates all assignments; the best centroids of each are clipped means, coordinate by coordinate."""
+    """A node that tries all assignments; the best centroids of each are clipped means, coordinate by coordinate."""
 
     def __init__(self, points: Array) -> None:
         self.points = points

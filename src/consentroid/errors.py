@@ -34,3 +34,7 @@ class CertificateInvalid(ConsentroidError):
 
 class MalformedMessage(ConsentroidError):
     """Bytes that are not a message of the protocol; the message names the field."""
+
+
+class FederationFailed(ConsentroidError):
+    """The federation's server or a job on it failed; the message names the remedy."""

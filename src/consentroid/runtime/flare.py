@@ -19,19 +19,8 @@ from nvflare.apis.shareable import Shareable
 
 from .. import wire
 from ..messages import Failure, Query, Request, Response
-from .flare_site import ASK, COLLECT, DONE, LONGEST_SOLVE, POLL, TOPIC, WORKING
+from .flare_protocol import ASK, COLLECT, DONE, TOPIC, WORKING, Limits
 from .metered import decoded
-
-
-@dataclass(frozen=True)
-class Limits:
-    """Seconds; every wait of the runtime is made of these."""
-
-    call: float = POLL + 8.0  # one call; a node that works answers within POLL
-    silence: float = 30.0  # without a sign of life a node is lost
-    slack: float = 60.0  # beyond the budget of a request
-    start: float = 60.0  # until every node has joined the job
-    longest: float = LONGEST_SOLVE  # for a request that names no budget
 
 
 @dataclass

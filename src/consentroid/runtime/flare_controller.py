@@ -24,11 +24,11 @@ from ..errors import ConsentroidError, NodeFailed
 from ..outputs import write_run
 from ..trace import RoundRecord
 from .checked import CheckedRuntime
-from .flare import FlareRuntime, Limits
+from .flare import FlareRuntime
 from .flare_job import JobArguments
+from .flare_protocol import STATUS, Limits
 from .journal import JournalRuntime
 
-STATUS = "consentroid.status"  # the command by which an administrator follows a run
 OUTCOME = "outcome.json"
 JOURNAL = "journal.msgpack"
 FOLDER = "consentroid"  # in the job's result
@@ -61,8 +61,7 @@ class ConsentroidController(Controller):  # type: ignore[misc]
             self._run(arguments, Path(workspace.get_root_dir()) / "runs" / arguments.run, results, fl_ctx)
             _write_outcome(results, {"completed": True})
         except ConsentroidError as error:
-            node = error.node if isinstance(error, NodeFailed) else None
-            _write_outcome(results, {"completed": False, "node": node, "reason": str(error), "kind": _kind(error)})
+            _write_outcome(results, {"completed": False, "kind": type(error).__name__, **self._blame(error)})
             self.system_panic(str(error), fl_ctx)  # ends the job at once; the nodes are told by FLARE
 
     def _run(self, arguments: JobArguments, directory: Path, results: Path, fl_ctx: FLContext) -> FitResult:
@@ -82,6 +81,13 @@ class ConsentroidController(Controller):  # type: ignore[misc]
         shutil.rmtree(directory, ignore_errors=True)  # the run is over: nothing is left to resume
         return result
 
+    def _blame(self, error: ConsentroidError) -> dict[str, Any]:
+        """Which node, why, and whether the run can go on once the node is back."""
+        node = error.node if isinstance(error, NodeFailed) else None
+        status = None if node is None or self._runtime is None else self._runtime.status.get(node)
+        lost = status is not None and status.state == "lost"
+        return {"node": node, "reason": str(error), "lost": lost, "heard": 0.0 if status is None else status.heard}
+
     def _take_record(self, record: RoundRecord) -> None:
         self._last = record
 
@@ -92,10 +98,6 @@ class ConsentroidController(Controller):  # type: ignore[misc]
             "nodes": {name: asdict(status) for name, status in nodes.items()},
             "record": None if self._last is None else json.loads(json.dumps(asdict(self._last), default=str)),
         }
-
-
-def _kind(error: ConsentroidError) -> str:
-    return type(error).__name__
 
 
 def _write_outcome(directory: Path, outcome: dict[str, Any]) -> None:

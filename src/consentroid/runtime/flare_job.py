@@ -21,6 +21,7 @@ from ..errors import InvalidInput
 from ..problem import Domain
 from ..settings import Settings
 from .flare_kit import SERVER_CLASSES, SITE_CLASSES, check_node_names
+from .flare_protocol import Limits
 
 RUN = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 MAX_NODES = 1_000
@@ -53,7 +54,7 @@ class JobArguments:
     settings: Settings
     domain: Domain | None = None
     features: tuple[str, ...] = ()
-    limits: dict[str, float] = field(default_factory=dict)  # seconds, see `flare.Limits`
+    limits: dict[str, float] = field(default_factory=dict)  # seconds, see `Limits`
 
     def as_dict(self) -> dict[str, Any]:
         settings = asdict(self.settings)
@@ -150,8 +151,6 @@ def _domain(value: Any) -> Domain | None:
 
 
 def _limits(value: Any) -> dict[str, float]:
-    from .flare import Limits
-
     known = {one.name for one in fields(Limits)}
     if not isinstance(value, Mapping) or not set(value) <= known:
         raise InvalidInput(f"job argument 'limits' must hold nothing but {', '.join(sorted(known))}")

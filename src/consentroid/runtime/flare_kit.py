@@ -13,7 +13,6 @@ The site's own `local/` folder holds these rules, so neither the server nor an a
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -28,7 +27,7 @@ from ..errors import InvalidInput, SolverUnavailable
 
 SITE_CLASSES = ("consentroid.runtime.flare_site.ConsentroidSite",)
 SERVER_CLASSES = ("consentroid.runtime.flare_controller.ConsentroidController",)
-DATA_FILE = "consentroid.json"  # in a site's local/: where its private table is
+DATA_FILE = "consentroid.json"  # in a kit's local/: a site's private table; the administrator's list of nodes
 ADMIN = "admin@consentroid.org"
 ORGANISATION = "consentroid"
 DEFAULT_PORT = 8002
@@ -114,6 +113,7 @@ def provision(nodes: Sequence[str], server: str, directory: Path) -> Kits:
         for name in names:
             shutil.move(made / name, kits.node(name))
     harden_server(kits.server)
+    _write(kits.admin / "local" / DATA_FILE, {"nodes": list(names)})
     for name in names:
         harden_site(kits.node(name))
     _protect(directory)
@@ -171,15 +171,17 @@ def harden_site(kit: Path) -> None:
 
 
 def harden_server(kit: Path) -> None:
-    """Storage inside the kit (FLARE's default is shared by all servers of a machine), and our classes only."""
+    """Our classes only, one job at a time, and no logs received."""
     resources = _default(kit, "resources.json")
-    storage = kit.resolve() / "storage"
-    resources["snapshot_persistor"]["args"]["storage"]["args"]["root_dir"] = str(storage / "snapshots")
     for component in resources["components"]:
-        if component["id"] == "job_manager":
-            component["args"]["uri_root"] = str(storage / "jobs")
         if component["id"] == "job_scheduler":
-            component["args"] |= {"max_jobs": 1, "min_schedule_interval": 1.0, "max_schedule_interval": 5.0}
+            # a job waits until all of its nodes are there; the administrator's patience limits that, not a count
+            component["args"] = {
+                "max_jobs": 1,
+                "max_schedule_count": 10**6,
+                "min_schedule_interval": 1.0,
+                "max_schedule_interval": 5.0,
+            }
     resources["components"] = [c for c in resources["components"] if c["id"] != "log_receiver"]
     snapshots = resources["snapshot_persistor"]
     installed = [c["path"] for c in resources["components"]]
@@ -187,6 +189,22 @@ def harden_server(kit: Path) -> None:
     resources |= {"class_list_enforcement_mode": "enforce", "class_allow_list": [*SERVER_CLASSES, *installed]}
     _write(kit / "local" / "resources.json", resources)
     _write(kit / "local" / "authorization.json", {"format_version": "1.0", "permissions": ROLES})
+    locate_storage(kit)
+
+
+def locate_storage(kit: Path) -> None:
+    """Keep jobs inside the kit, wherever it is now; FLARE's default folder is shared by all servers of a machine."""
+    try:
+        resources = json.loads((kit / "local" / "resources.json").read_text())
+        storage = kit.resolve() / "storage"
+        resources["snapshot_persistor"]["args"]["storage"]["args"]["root_dir"] = str(storage / "snapshots")
+        manager = next(c for c in resources["components"] if c["id"] == "job_manager")
+        manager["args"]["uri_root"] = str(storage / "jobs")
+    except (OSError, KeyError, ValueError, StopIteration):
+        raise InvalidInput(
+            f"{kit} is not a server's kit; `consentroid federation init DIR` writes one to DIR/server"
+        ) from None
+    _write(kit / "local" / "resources.json", resources)
 
 
 def set_private_table(kit: Path, data: Path, columns: Sequence[str] | None = None) -> None:
@@ -198,29 +216,29 @@ def set_private_table(kit: Path, data: Path, columns: Sequence[str] | None = Non
     (kit / "local" / DATA_FILE).chmod(0o600)
 
 
+def known_nodes(kit: Path) -> tuple[str, ...]:
+    """The nodes that an administrator's kit was made for."""
+    try:
+        return tuple(json.loads((kit / "local" / DATA_FILE).read_text())["nodes"])
+    except (OSError, KeyError, ValueError):
+        raise InvalidInput(f"{kit} does not say which nodes there are; name them with --nodes a,b,c") from None
+
+
+def admin_name(kit: Path) -> str:
+    try:
+        return str(json.loads((kit / "startup" / "fed_admin.json").read_text())["admin"]["username"])
+    except (OSError, KeyError, ValueError):
+        raise InvalidInput(
+            f"{kit} is not an administrator's kit; `consentroid federation init DIR` writes one to DIR/admin"
+        ) from None
+
+
 def site_name(kit: Path) -> str:
     """The name in a node's kit; its certificate carries the same."""
     try:
         return str(json.loads((kit / "startup" / "fed_client.json").read_text())["client"]["fqsn"])
     except (OSError, KeyError, ValueError):
         raise InvalidInput(f"{kit} is not a node's kit; `consentroid federation init` makes them") from None
-
-
-def command(kit: Path) -> list[str]:
-    """The process that serves a kit, in the foreground."""
-    common = ["--set", "secure_train=true", f"org={ORGANISATION}", "config_folder=config"]
-    base = [sys.executable, "-u", "-m"]
-    if (kit / "startup" / "fed_server.json").exists():
-        module, file = "nvflare.private.fed.app.server.server_train", "fed_server.json"
-    else:
-        module, file = "nvflare.private.fed.app.client.client_train", "fed_client.json"
-        common.append(f"uid={site_name(kit)}")
-    return [*base, module, "-m", str(kit.resolve()), "-s", file, *common]
-
-
-def environment() -> Mapping[str, str]:
-    """One thread a numerical library: the node's solver decides itself how many cores it uses."""
-    return os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "4"}
 
 
 def _default(kit: Path, name: str) -> dict[str, Any]:

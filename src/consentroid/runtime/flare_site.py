@@ -32,16 +32,11 @@ from ..node.worker import NodeWorker
 from ..problem import NodeData
 from ..tables import read_table
 from .flare_kit import DATA_FILE
+from .flare_protocol import ASK, COLLECT, DONE, LONGEST_SOLVE, POLL, TOPIC, UNKNOWN, WORKING
 from .metered import encoded
 
-TOPIC = "consentroid"
-POLL = 2.0  # seconds until a node that is not ready gives a sign of life
-LONGEST_SOLVE = 3600.0  # a node's own limit on one request, whatever the coordinator allows
 MAX_IDENTIFIER = 100
 KEPT = 4  # answers kept for a coordinator that lost one
-
-ASK, COLLECT = "ask", "collect"
-DONE, WORKING, UNKNOWN = "done", "working", "unknown"
 
 log = logging.getLogger(__name__)
 

@@ -1,0 +1,280 @@
+"""`consentroid federation …` and `consentroid node …`: the commands of a real federation."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+from .federation import Federation, Patience, Progress, new_run
+from .problem import Domain
+from .runtime.flare_job import JobArguments, write_job
+from .runtime.flare_kit import check_node_names, known_nodes, locate_storage, provision, set_private_table, site_name
+from .runtime.flare_process import Member
+from .settings import Settings
+from .tables import read_table
+
+federation_app = typer.Typer(help="Nodes and coordinator on separate machines, on NVIDIA FLARE.", no_args_is_help=True)
+node_app = typer.Typer(help="What runs on a data holder's machine.", no_args_is_help=True)
+console = Console()
+
+Kit = Annotated[Path, typer.Argument(help="A kit made by `consentroid federation init`.")]
+Clusters = Annotated[int, typer.Option("-k", "--clusters", help="Number of clusters.")]
+Nodes = Annotated[str | None, typer.Option(help="Comma-separated nodes; default: all that the kit was made for.")]
+Method = Annotated[str, typer.Option(help="How prices are updated.")]
+Solver = Annotated[str, typer.Option(help="Solver at the nodes.")]
+Symmetry = Annotated[str, typer.Option(help="order, or none; nearest replays the paper.")]
+Topology = Annotated[str, typer.Option(help="line, ring, star or complete.")]
+Gap = Annotated[float, typer.Option(help="Stop when this relative gap is proven.")]
+TimeLimit = Annotated[float | None, typer.Option(help="Stop after so many seconds.")]
+MaxRounds = Annotated[int | None, typer.Option(help="Stop after so many rounds.")]
+DomainOption = Annotated[
+    str | None, typer.Option(help="Known range of each feature, as in 0:100,18:99; else the extremes are shared.")
+]
+Features = Annotated[str | None, typer.Option(help="Comma-separated columns that every node must have, in this order.")]
+Seed = Annotated[int, typer.Option(help="Seed of the starts of the incumbent.")]
+NodeSeconds = Annotated[float | None, typer.Option(help="Longest solve at a node in one round.")]
+Silence = Annotated[float | None, typer.Option(help="Seconds without a sign of life after which a node is lost.")]
+
+
+@federation_app.command("init")
+def init(
+    directory: Annotated[Path, typer.Argument(help="New folder for the kits.")],
+    nodes: Annotated[str, typer.Option(help="Comma-separated names of the nodes.")],
+    server: Annotated[str, typer.Option(help="HOST or HOST:PORT at which the nodes reach the server.")] = "localhost",
+) -> None:
+    """Make keys, certificates and hardened kits for a server, an administrator and each node."""
+    names = split(nodes)
+    kits = provision(names, server, directory)
+    console.print(f"Kits for {len(names)} nodes, with mutual TLS and no code from jobs:", highlight=False)
+    console.print(f"  {kits.server}  →  the server's machine:  consentroid federation serve server", highlight=False)
+    for name in names:
+        console.print(
+            f"  {kits.node(name)}  →  machine of '{name}':  consentroid node start {name} --data FILE", highlight=False
+        )
+    console.print(f"  {kits.admin}  →  yours:  consentroid federation fit admin -k 3 --out run", highlight=False)
+    console.print("Each kit holds a private key: hand it to its owner over a safe channel, and delete it here.")
+
+
+@federation_app.command("serve")
+def serve(kit: Kit) -> None:
+    """Run the server in the foreground."""
+    locate_storage(kit)
+    _foreground(kit, "server")
+
+
+@node_app.command("start")
+def node_start(
+    kit: Kit,
+    data: Annotated[Path, typer.Option(help="The node's private table: CSV, Parquet, Feather, npy or npz.")],
+    columns: Annotated[str | None, typer.Option(help="Comma-separated columns to cluster; default: all.")] = None,
+) -> None:
+    """Offer a private table to the federation. Rows stay on this machine."""
+    name = site_name(kit)
+    table = read_table(data, split(columns) if columns else None)
+    set_private_table(kit, data, split(columns) if columns else None)
+    console.print(
+        f"Node '{name}' offers {table.n_rows} rows with {', '.join(table.names)} from {data}; rows stay here.",
+        highlight=False,
+    )
+    _foreground(kit, f"node '{name}'")
+
+
+@federation_app.command("fit")
+def fit(
+    kit: Kit,
+    k: Clusters,
+    out: Annotated[Path, typer.Option(help="Folder for result.json, certificate.json and trace.jsonl.")] = Path("run"),
+    nodes: Nodes = None,
+    method: Method = "proximal",
+    solver: Solver = "exact",
+    symmetry: Symmetry = "order",
+    topology: Topology = "line",
+    gap: Gap = 1e-4,
+    time_limit: TimeLimit = None,
+    max_rounds: MaxRounds = None,
+    domain: DomainOption = None,
+    features: Features = None,
+    seed: Seed = 0,
+    node_seconds: NodeSeconds = None,
+    silence: Silence = None,
+    patience: Annotated[float, typer.Option(help="Seconds to wait for nodes that are not connected.")] = 300.0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print result.json at the end, and nothing else.")] = False,
+) -> None:
+    """Cluster the rows of all nodes. Called again with the same folder and options, it resumes."""
+    arguments = job_arguments(
+        kit, k, nodes, method, solver, symmetry, topology, gap, time_limit, max_rounds, domain, features, seed,
+        node_seconds, silence,
+    )  # fmt: skip
+    with Federation(kit, Patience(nodes=patience)) as federation, follow(as_json) as show:
+        folder = federation.fit(arguments, out, show)
+    result = json.loads((folder / "result.json").read_text())
+    if as_json:
+        typer.echo(json.dumps(result))
+    else:
+        show_result(result, folder, console)
+
+
+@federation_app.command("job")
+def job(
+    directory: Annotated[Path, typer.Argument(help="New folder for the job.")],
+    nodes: Annotated[str, typer.Option(help="Comma-separated sites that take part.")],
+    k: Clusters,
+    method: Method = "proximal",
+    solver: Solver = "exact",
+    symmetry: Symmetry = "order",
+    topology: Topology = "line",
+    gap: Gap = 1e-4,
+    time_limit: TimeLimit = None,
+    max_rounds: MaxRounds = None,
+    domain: DomainOption = None,
+    features: Features = None,
+    seed: Seed = 0,
+    node_seconds: NodeSeconds = None,
+    silence: Silence = None,
+) -> None:
+    """Write a FLARE job for an existing deployment, to be submitted by FLARE's own means."""
+    arguments = job_arguments(
+        None, k, nodes, method, solver, symmetry, topology, gap, time_limit, max_rounds, domain, features, seed,
+        node_seconds, silence,
+    )  # fmt: skip
+    write_job(directory, arguments)
+    console.print(f"Written: {directory}; submit it with `nvflare job submit -j {directory}`.", highlight=False)
+
+
+def job_arguments(
+    kit: Path | None,
+    k: int,
+    nodes: str | None,
+    method: str,
+    solver: str,
+    symmetry: str,
+    topology: str,
+    gap: float,
+    time_limit: float | None,
+    max_rounds: int | None,
+    domain: str | None,
+    features: str | None,
+    seed: int,
+    node_seconds: float | None,
+    silence: float | None,
+) -> JobArguments:
+    """The options of `fit` and `job` as a checked job."""
+    names = split(nodes) if nodes else known_nodes(kit) if kit is not None else ()
+    settings = Settings(
+        n_clusters=k,
+        method=method,
+        solver=solver,
+        symmetry=symmetry,  # type: ignore[arg-type]
+        topology=topology,
+        gap=gap,
+        time_limit=math.inf if time_limit is None else time_limit,
+        max_rounds=max_rounds,
+        seed=seed,
+        node_seconds=math.inf if node_seconds is None else node_seconds,
+    )
+    limits = {} if silence is None else {"silence": silence}
+    made = JobArguments(
+        new_run(), check_node_names(names), settings, parse_domain(domain), tuple(split(features or "")), limits
+    )
+    return JobArguments.checked(made.as_dict())  # what the server will refuse is refused here
+
+
+def parse_domain(text: str | None) -> Domain | None:
+    from .commands.fit import parse_domain as parsed
+
+    return parsed(text)
+
+
+def split(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def _foreground(kit: Path, what: str) -> None:
+    with Member(kit) as member:
+        console.print(f"The {what} runs (log: {kit / 'process.log'}); press Ctrl-C to stop.", highlight=False)
+        try:
+            code = member.wait()
+        except KeyboardInterrupt:
+            console.print(f"Stopping the {what}.")
+            return
+    raise typer.Exit(code)
+
+
+# ------------------------------------------------------------------ what people see
+
+
+class follow:
+    """A live table of the nodes; silent for machines, and line by line where there is no terminal."""
+
+    def __init__(self, silent: bool = False, target: Console | None = None) -> None:
+        self._silent = silent
+        self._console = target or console
+        self._live: Live | None = None
+        self._last = ""
+
+    def __enter__(self) -> follow:
+        if not self._silent and self._console.is_terminal:
+            self._live = Live(console=self._console, refresh_per_second=4, transient=True)
+            self._live.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def __call__(self, progress: Progress) -> None:
+        line = headline(progress)
+        if self._live is not None:
+            self._live.update(status_table(progress))
+        if not self._silent and progress.phase in ("interrupted", "waiting for nodes") and line != self._last:
+            self._console.print(line, highlight=False)
+        self._last = line
+
+
+def headline(progress: Progress) -> str:
+    record = (progress.status or {}).get("record")
+    text = f"job {progress.job}: {progress.phase}"
+    if progress.note:
+        text = f"job {progress.job}: {progress.note}"
+    elif record:
+        text += f", round {record['round']}, proven gap {100 * float(record['gap']):.3g} %"
+    return text
+
+
+def status_table(progress: Progress) -> Table:
+    table = Table(title=headline(progress), title_justify="left")
+    for heading in ("node", "state", "round", "last reply"):
+        table.add_column(heading)
+    status: dict[str, Any] = progress.status or {}
+    for name, node in status.get("nodes", {}).items():
+        ago = f"{max(status['time'] - node['heard'], 0.0):.0f} s ago" if node["heard"] else "none yet"
+        table.add_row(name, node["state"], str(node["round"]), ago)
+    return table
+
+
+def show_result(result: dict[str, Any], folder: Path, target: Console) -> None:
+    table = Table(title="nodes")
+    for heading in ("node", "rows", "cost"):
+        table.add_column(heading, justify="left" if heading == "node" else "right")
+    for node in result["nodes"]:
+        table.add_row(node["name"], str(node["n_points"]), f"{node['cost']:.6g}")
+    target.print(table)
+    target.print(f"proven lower bound  {result['lower_bound']:.10g}", highlight=False)
+    target.print(f"cost                {result['upper_bound']:.10g}", highlight=False)
+    proof = "certified" if result["certified"] else "not certified"
+    target.print(
+        f"gap                 {100 * result['gap']:.3g} %  ({proof}; {result['stop_reason']})", highlight=False
+    )
+    target.print(
+        f"effort              {result['rounds']} rounds, {result['bytes_up']:,} bytes up, "
+        f"{result['bytes_down']:,} down, {result['seconds']:.2f} s",
+        highlight=False,
+    )
+    target.print(f"Written: {folder / 'result.json'}, certificate.json, trace.jsonl", highlight=False)
