@@ -1,0 +1,73 @@
+"""bound ≤ exact optimum ≤ value, without tolerance, against enumeration in rational arithmetic."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from oracle import exact_slacks, exact_value, optimum
+
+from consentroid.node.base import Budget, NodeProblem, NodeSolution, Status
+from consentroid.node.exact import ExactSolver
+from consentroid.symmetry import Symmetry
+
+
+def random_problem(rng: np.random.Generator, rule: str) -> NodeProblem:
+    """Small enough to enumerate, varied enough to meet every branch: grids (ties), scales, offsets, empty clusters."""
+    n_clusters, n_features = int(rng.integers(1, 4)), int(rng.integers(1, 3))
+    n = int(rng.integers(1, 6))
+    if rule == "order":  # the oracle enumerates 3^(KD) faces
+        n_clusters, n_features = (2, int(rng.integers(1, 3))) if rng.random() < 0.7 else (3, 1)
+        n = int(rng.integers(1, 5))
+    points = rng.uniform(-1, 1, (n, n_features)) if rng.random() < 0.6 else rng.integers(-2, 3, (n, n_features)) / 2.0
+    scale = float(rng.choice([1.0, 1.0, 1e-3, 1e6, 1e-120, 1e120]))
+    offset = float(rng.choice([0.0, 0.0, 0.0, 1e6])) * scale
+    points = points * scale + offset
+    weights = np.ones(n) if rng.random() < 0.5 else rng.choice([0.0, 0.25, 1.0, 3.0, 0.1], n)
+    price = np.zeros((n_clusters, n_features))
+    if rng.random() < 0.7:
+        price = rng.normal(size=price.shape) * scale * float(rng.choice([0.1, 1.0, 10.0]))
+    low, high = points.min(axis=0) - 0.1 * scale, points.max(axis=0) + 0.1 * scale
+    boxes = np.stack([np.tile(low, (n_clusters, 1)), np.tile(high, (n_clusters, 1))])
+    if rng.random() < 0.4:
+        a, b = (rng.uniform(low, high, price.shape) for _ in range(2))
+        boxes = np.stack([np.minimum(a, b), np.maximum(a, b)])
+    references = None if rule == "none" else rng.uniform(low, high, price.shape)
+    return NodeProblem(points, weights, price, boxes, Symmetry(rule, references))  # type: ignore[arg-type]
+
+
+def check(problem: NodeProblem, solution: NodeSolution, best: Fraction | None) -> None:
+    if solution.status is Status.INFEASIBLE:
+        assert best is None
+        assert solution.bound == np.inf
+        return
+    if best is None:
+        assert solution.value == np.inf
+        return
+    assert Fraction(solution.bound) <= best
+    if solution.value < np.inf:
+        assert best <= Fraction(solution.value)
+        assert exact_value(problem, solution.centroids) <= Fraction(solution.value)
+        assert np.all(solution.centroids >= problem.boxes[0])
+        assert np.all(solution.centroids <= problem.boxes[1])
+        if problem.symmetry.rule == "order":
+            assert all(slack >= 0 for slack in exact_slacks(problem.symmetry.references, solution.centroids))
+
+
+@pytest.mark.parametrize("rule", ["none", "order"])
+@pytest.mark.parametrize("seed", range(4))
+def test_bound_and_value_enclose_the_exact_optimum(rule: str, seed: int) -> None:
+    rng = np.random.default_rng([seed, len(rule)])
+    solver = ExactSolver()
+    loose = 0
+    for _ in range(60):
+        problem = random_problem(rng, rule)
+        best = optimum(problem)
+        for budget in (Budget(), Budget(search_nodes=1), Budget(search_nodes=3)):
+            check(problem, solver.solve(problem, budget), best)
+        solution = solver.solve(problem, Budget())
+        if best is not None:
+            size = max(abs(solution.value), float(np.abs(problem.price * solution.centroids).sum()))
+            loose += solution.value - solution.bound > 1e-6 * size
+    assert loose <= 2
