@@ -141,7 +141,7 @@ def run(
         coordinator.run_state.candidates = np.array(init, dtype=float).reshape(1, settings.n_clusters, -1)
     try:
         coordinator.maximise_dual()
-        if settings.prove and coordinator.run_state.stop_reason in ("dual_optimal", None):
+        if settings.prove and coordinator.run_state.stop_reason in ("dual_optimal", "dual_rounds", None):
             Prover(coordinator).prove()
     except KeyboardInterrupt:  # what was proven stays proven
         coordinator.run_state.stop_reason = "interrupted"

@@ -112,7 +112,7 @@ class Evaluated:
     optimal: bool
 
 
-def process(tree: Tree, results: list[Evaluated], cutoff: float, levels: int = 1) -> None:
+def process(tree: Tree, results: list[Evaluated], cutoff: float, target: float, levels: int = 1) -> None:
     """Close, price again or split every evaluated box."""
     for result in results:
         tree.n_evaluated += 1
@@ -123,22 +123,23 @@ def process(tree: Tree, results: list[Evaluated], cutoff: float, levels: int = 1
         if box.bound >= cutoff:
             tree.close(box.leaf)
         elif box.pricings < MAX_PRICINGS and gained > WORTHWHILE * (cutoff - box.bound):
-            tree.push(replace(box, prices=_next_prices(result, bound, cutoff), pricings=box.pricings + 1))
+            tree.push(replace(box, prices=_next_prices(result, bound, target), pricings=box.pricings + 1))
         else:
-            for child in split(replace(box, prices=_next_prices(result, bound, cutoff)), result.centroids, levels):
+            box = replace(box, prices=_next_prices(result, bound, target))
+            for child in split(box, result.centroids, levels):
                 if excluded(child.boxes, tree.symmetry):
                     tree.close(Leaf(child.boxes, None, None))
                 else:
                     tree.push(child)
 
 
-def _next_prices(result: Evaluated, bound: float, cutoff: float) -> Array:
-    """Polyak step towards the cutoff along the nodes' disagreement, the projected subgradient in price space."""
+def _next_prices(result: Evaluated, bound: float, target: float) -> Array:
+    """Polyak step towards the incumbent's cost along the nodes' disagreement, the projected subgradient in price space."""
     disagreement = result.centroids - result.centroids.mean(axis=0)
     squared = float(np.sum(disagreement**2))
     if squared <= 0.0:
         return result.box.prices
-    return balanced(result.box.prices + (cutoff - bound) / squared * disagreement)
+    return balanced(result.box.prices + (target - bound) / squared * disagreement)
 
 
 def split(box: Box, centroids: Array, levels: int) -> list[Box]:

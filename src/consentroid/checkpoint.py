@@ -62,7 +62,7 @@ class Checkpoint:
     def load(self, dual_state_like: Any) -> Run:
         """The saved run; `dual_state_like` is any state of the rule in use."""
         try:
-            with np.load(self.path, allow_pickle=False) as file:
+            with self.path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
                 arrays = {name: file[name] for name in file.files}
             header = json.loads(arrays["header"].tobytes())
         except FileNotFoundError:

@@ -32,6 +32,9 @@ from .trace import RoundRecord
 Array = NDArray[np.float64]
 OnRound = Callable[[RoundRecord], None]
 
+LIMITS = ("max_rounds", "time_limit", "interrupted")
+DUAL_ROUNDS = 150  # t_max of the paper: afterwards branch and bound takes over, if a proof is wanted
+
 
 class Coordinator:
     """Runs the loop over any runtime; knows nothing of rows."""
@@ -62,6 +65,8 @@ class Coordinator:
 
     def resume(self, run: Run) -> None:
         """Continue a run from its checkpoint."""
+        if run.stop_reason in LIMITS or (run.stop_reason == "gap" and run.certificate.gap > self.settings.gap):
+            run.stop_reason = None  # limits are set anew
         self.run_state, self._before = run, run.elapsed
         self.channel.continue_from(run.round, run.bytes_up, run.bytes_down)
 
@@ -72,7 +77,7 @@ class Coordinator:
         run = self.run_state
         if run.dual_state is None:
             self._first_round()
-        while run.stop_reason is None:
+        while run.phase == "dual" and run.stop_reason is None:
             lam = self.topology.exact(run.dual_state.lam)
             prices = self.topology.prices(lam)  # A_iᵀ λ
             replies = self._exchange(prices)  # nodes solve `Individual_Clustering_Problem`
@@ -114,9 +119,12 @@ class Coordinator:
         run.stop_reason = self._limit_reached(at)
 
     def _reason_to_stop(self, at: DualEvaluation) -> str | None:
-        if exhausted(self.dual, self.run_state.dual_state, self._worthwhile_increase()):
-            return self._limit_reached(at) or "dual_optimal"
-        return self._limit_reached(at)
+        reason = self._limit_reached(at)
+        if reason is None and exhausted(self.dual, self.run_state.dual_state, self._worthwhile_increase()):
+            return "dual_optimal"
+        if reason is None and self.settings.prove and self.channel.round >= DUAL_ROUNDS:
+            return "dual_rounds"
+        return reason
 
     def _limit_reached(self, at: DualEvaluation) -> str | None:
         run, settings = self.run_state, self.settings
@@ -219,7 +227,7 @@ class Coordinator:
         """Below this increase of the bound another dual round is not worth its exchange."""
         certificate = self.run_state.certificate
         missing = certificate.upper * (1 - self.settings.gap) - certificate.lower
-        fraction = 0.02 if self.settings.prove else 0.0
+        fraction = 0.05 if self.settings.prove else 0.0
         return max(fraction * missing, 1e-9 * abs(certificate.upper)) if math.isfinite(missing) else 0.0
 
     def _incumbent_round(self) -> None:

@@ -15,6 +15,7 @@ from .messages import Evaluate, Query, Reply, Solve
 Array = NDArray[np.float64]
 
 BOXES_A_ROUND = 1024
+SEARCH_NODES = 20_000  # of a node for one box: a box that needs more is better split
 WIDE_ROUND = 64  # below this many boxes a round is mostly waiting: split two levels at once
 
 
@@ -54,7 +55,7 @@ class Prover:
         optimal = np.all([part.optimal for part in solved], axis=0)
         results = [Evaluated(*entry) for entry in zip(batch, bounds, centroids, optimal, strict=True)]
         cutoff = run.certificate.upper * (1.0 - settings.gap)
-        process(self.tree, results, cutoff, levels=2 if len(batch) < WIDE_ROUND else 1)
+        process(self.tree, results, cutoff, run.certificate.upper, levels=2 if len(batch) < WIDE_ROUND else 1)
         if run.candidates is None or len(run.candidates) == 0:
             run.candidates = centroids[:1].mean(axis=1)
         run.certificate.raise_lower(min(self.tree.lower, run.certificate.upper))
@@ -76,7 +77,7 @@ class Prover:
                     solver=settings.solver,
                     rule=run.symmetry.rule,
                     references=run.symmetry.references,
-                    solve=Solve(boxes, prices[:, i], seconds, settings.node_gap),
+                    solve=Solve(boxes, prices[:, i], seconds, settings.node_gap, SEARCH_NODES),
                     evaluate=evaluate,
                 )
                 for i in range(len(coordinator.channel.nodes))

@@ -136,7 +136,8 @@ def table_of(records: Sequence[Record], methods: Sequence[str]) -> Table:
     for heading in ("iterations", "gap %", "T_comp s", "measured s", "paper: iter.", "gap %", "T_comp s"):
         table.add_column(heading, justify="right")
     for name in dict.fromkeys(record.instance_class for record in records):
-        _add_rows(table, name, [r for r in records if r.instance_class == name], methods, PAPER.get(name.split()[0], {}))
+        chosen = [record for record in records if record.instance_class == name]
+        _add_rows(table, name, chosen, methods, PAPER.get(name.split()[0], {}))
         table.add_section()
     _add_rows(table, "mean", list(records), methods, PAPER_MEAN)
     return table
