@@ -137,18 +137,9 @@ def opened(page: Path, folder: Path, width: int, click: bool = False) -> dict[st
     head, _, _ = text.rpartition("</body>")
     copy = folder / "probed.html"
     copy.write_text(head + PROBE_TAIL.replace("THEME", theme))
-    flags = [
-        "--headless",
-        "--no-sandbox",
-        "--disable-gpu",
-        "--disable-quic",
-        "--no-first-run",
-        "--disable-background-networking",
-        "--disable-component-update",
-        "--disable-sync",
-        "--hide-scrollbars",
-        "--virtual-time-budget=10000",
-    ]
+    quiet = ("background-networking", "component-update", "gpu", "quic", "sync")
+    flags = ["--headless", "--no-sandbox", "--no-first-run", "--hide-scrollbars", "--virtual-time-budget=10000"]
+    flags += [f"--disable-{name}" for name in quiet]
     done = subprocess.run(
         [
             chromium,
