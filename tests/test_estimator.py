@@ -213,7 +213,7 @@ def with_value(value: object) -> np.ndarray:
         (ROWS, {"groups": SITES[:5]}, "groups has 5 names for 36 rows"),
         (ROWS, {"groups": [None, *SITES[1:]]}, "names no node for row 1"),
         (ROWS, {"sample_weight": -np.ones(36)}, "Negative values"),
-        (ROWS, {"sample_weight": np.zeros(36)}, "all sample weights are zero"),
+        (ROWS, {"sample_weight": np.zeros(36)}, "at least one"),
         (np.zeros((5, 2)), {}, "n_clusters=3 exceeds the 1 distinct rows"),
         (ROWS[:2], {}, "n_samples=2 should be >= n_clusters=3"),
     ],

@@ -252,8 +252,6 @@ class FederatedKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         weights = np.ones(len(rows))
         if sample_weight is not None:
             weights = _check_sample_weight(sample_weight, rows, ensure_non_negative=True, dtype=np.float64)
-            if not np.any(weights > 0):
-                raise InvalidInput("all sample weights are zero; give at least one row a positive weight")
         return _Gathered(rows, weights, _members(groups, len(rows)))
 
     def _gather_mapping(self, tables: Mapping[Any, Any], sample_weight: Any) -> _Gathered:
