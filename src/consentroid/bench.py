@@ -3,10 +3,10 @@
 Node problems are those a run really meets: the bundle trust method under the order rule visits λ(1), λ(2), ..., and
 the problems of all nodes in its first, middle and last round are solved again by every solver, one after the other on
 one thread. The MIQCP solvers stop at a relative gap of 1e-4, ours at 1e-9: the comparison leans to their side. Ours is
-the best of several calls of `ExactSolver.solve` after a first one, which prepares what depends on the rows alone: a
-node keeps its rows over all rounds. That first call by a fresh solver is reported as well. The others are called once,
-since they take long enough and keep nothing. A ratio is theirs / ours; where a solver ran out of time its ratio is a
-lower limit.
+the best of several calls of `ExactSolver.solve` in the state it has in a run: fresh in round 1; later it has met the
+node's rows and keeps what depends on them alone. The first call by a fresh solver is reported for every round as well.
+The others are called once, since they take long enough and keep nothing. A ratio is theirs / ours; where a solver ran
+out of time its ratio is a lower limit.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from itertools import zip_longest
 from pathlib import Path
@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from .api import run
 from .errors import SolverUnavailable
 from .instances import Instance, generate, load_folder
 from .node.base import Budget, NodeProblem, NodeSolution, NodeSolver, Status
@@ -32,13 +33,15 @@ from .node.registry import solver_named
 from .outputs import check_writable, output_folder
 from .problem import NodeData
 from .recorder import Recorder
-from .replay import replay_one
+from .runtime.inprocess import InProcessRuntime
+from .settings import Settings
 from .symmetry import Symmetry
 
 Array = NDArray[np.float64]
 
 THEIRS = ("gurobi", "scip")
 OUR_GAP, THEIR_GAP, GROWTH_GAP = 1e-9, 1e-4, 1e-4
+LONG = 0.5  # seconds after which a measurement is not repeated
 QUICK_SECONDS = 50.0  # of a minute; the rest is loading and drawing
 
 
@@ -69,7 +72,7 @@ class Comparison:
     node: str
     round: int
     ours_seconds: float
-    ours_first_seconds: float  # by a solver that has not met the rows before
+    ours_first_seconds: float  # by a fresh solver, which has not met the rows
     ours_value: float
     ours_bound: float
     gurobi_seconds: float | None = None
@@ -153,18 +156,25 @@ def _renamed(record: Ratio | Comparison) -> dict[str, Any]:
     return {key: None if isinstance(value, float) and math.isnan(value) else value for key, value in fields.items()}
 
 
-def trajectory_problems(instance: Instance, method: str = "btm") -> list[tuple[int, NodeData, NodeProblem]]:
+def trajectory_problems(
+    instance: Instance, method: str = "btm", time_limit: float = math.inf
+) -> list[tuple[int, NodeData, NodeProblem]]:
     """Node problems of the first, middle and last round of a run, all under the run's order rule.
 
     The run itself needs no rule at λ = 0 and finds its references there; the bench imposes them on round 1 as well.
     """
     recorder = Recorder()
-    replay_one(instance, method, wrap=recorder.around)
+    runtime = recorder.around(InProcessRuntime.of(instance.problem))
+    settings = Settings.of_the_paper(instance.problem.n_clusters, method, time_limit=time_limit)
+    try:
+        run(runtime, settings, domain=instance.problem.domain)
+    finally:
+        runtime.close()
     rounds = recorder.queries
     last = rounds[-1][0]
     symmetry = Symmetry("order", last.references) if last.references is not None else Symmetry()
     problems = []
-    for number in sorted({0, len(rounds) // 2, len(rounds) - 1}):
+    for number in dict.fromkeys((len(rounds) // 2, len(rounds) - 1, 0)):  # a bench cut short has met priced ones
         for node, query in zip(instance.problem.nodes, rounds[number], strict=True):
             assert query.solve is not None
             price, boxes = query.solve.prices[0], query.solve.boxes[0]
@@ -172,27 +182,42 @@ def trajectory_problems(instance: Instance, method: str = "btm") -> list[tuple[i
     return problems
 
 
-def time_ours(problem: NodeProblem, budget: Budget, repeats: int = 7) -> tuple[float, float, NodeSolution]:
-    """Best of several calls, the first call, and the solution; problems that take long are not repeated."""
-    solver = solver_named("exact")
-    seconds: list[float] = []
-    while len(seconds) <= repeats and sum(seconds) < 0.5:
+def time_ours(problem: NodeProblem, budget: Budget, first_round: bool) -> tuple[float, float, NodeSolution]:
+    """Seconds in a run, seconds of a fresh solver, and the solution; what takes long is not repeated."""
+    fresh, (first, solution) = _best_of(lambda: solver_named("exact"), problem, budget)
+    if first_round or first > LONG:
+        return first, first, solution
+    fresh.solve(replace(problem, price=np.zeros_like(problem.price)), budget)  # meets the rows, not this price
+    _, (later, solution) = _best_of(lambda: fresh, problem, budget)
+    return later, first, solution
+
+
+def _best_of(
+    make: Callable[[], NodeSolver], problem: NodeProblem, budget: Budget, repeats: int = 7
+) -> tuple[NodeSolver, tuple[float, NodeSolution]]:
+    best, spent = math.inf, 0.0
+    for _ in range(repeats):
+        solver = make()
         began = time.perf_counter()
         solution = solver.solve(problem, budget)
-        seconds.append(time.perf_counter() - began)
-    return min(seconds[1:], default=seconds[0]), seconds[0], solution
+        seconds = time.perf_counter() - began
+        best, spent = min(best, seconds), spent + seconds
+        if spent > LONG:
+            break
+    return solver, (best, solution)
 
 
 def compare(
     instance: Instance, seconds: float, solvers: dict[str, NodeSolver], deadline: float
 ) -> Iterator[Comparison]:
     """Every node problem of an instance by every solver, until the deadline."""
-    if time.perf_counter() > deadline:
+    remaining = deadline - time.perf_counter()
+    if remaining <= 0:
         return
-    for number, node, problem in trajectory_problems(instance):
+    for number, node, problem in trajectory_problems(instance, time_limit=remaining / 10):
         if time.perf_counter() > deadline:
             return
-        ours, first, solution = time_ours(problem, Budget(gap=OUR_GAP, seconds=seconds))
+        ours, first, solution = time_ours(problem, Budget(gap=OUR_GAP, seconds=seconds), number == 1)
         record = Comparison(
             instance.name, instance.label, node.name, number, ours, first, solution.value, solution.bound
         )
@@ -232,7 +257,7 @@ def growth_problem(rows: int, features: int, clusters: int, seed: int = 1) -> No
 def grow(case: tuple[str, int, int, int], seconds: float) -> GrowthPoint:
     curve, rows, features, clusters = case
     problem = growth_problem(rows, features, clusters)
-    _, taken, solution = time_ours(problem, Budget(gap=GROWTH_GAP, seconds=seconds), repeats=0)
+    _, (taken, solution) = _best_of(lambda: solver_named("exact"), problem, Budget(gap=GROWTH_GAP, seconds=seconds), 2)
     cost = solution.value - float(np.sum(problem.price * solution.centroids))
     scale = max(abs(solution.value), cost, 1e-300)  # as `Budget.gap`
     gap = max(solution.value - solution.bound, 0.0) / scale
@@ -277,11 +302,13 @@ def _measure(
     console: Console,
 ) -> None:
     solvers = _available(console)
-    for rows in (15, 300):  # compiles both regimes
-        grow(("rows", rows, 2, 3), 1.0)
-    began = time.perf_counter()
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True) as progress:
+        preparing = progress.add_task("compiling, once for all runs", total=2)
+        for rows in (15, 300):  # one problem for each regime of the solver
+            grow(("rows", rows, 2, 3), 1.0)
+            progress.advance(preparing)
+        began = time.perf_counter()
         n_problems = sum(3 * len(instance.problem.nodes) for instance in instances)
         comparing = progress.add_task("comparing solvers", total=n_problems)
         for record in _in_turn(instances, effort, solvers, began + effort.comparison):

@@ -92,15 +92,15 @@ def _draw_comparison(bench: SolverBench, path: Path) -> Path:
             axes.scatter(ours, theirs, s=16, color=colour, alpha=0.7, lw=0, label=solver)
             every += pairs
     smallest, largest = np.min(every, axis=0), np.max(every, axis=0)
-    (low, bottom), (high, top) = smallest / (1.5, 2.0), largest * (1.5, 2.0)
+    (low, bottom), (high, top) = smallest / (1.5, 2.0), np.maximum(largest * (1.5, 2.0), smallest * 10)
     for factor in (10, 100, 1_000, 10_000, 100_000):
         axes.plot([low, high], [factor * low, factor * high], color="0.75", lw=0.8, zorder=0)
         at = min(high, top / factor)
         if at > low and factor * at > bottom:
-            axes.annotate(f"{factor:,}×", (at, factor * at), ha="right", va="top", fontsize=8, color="0.45")
+            axes.annotate(f"{factor:,}×", (at, factor * at), ha="right", va="bottom", fontsize=8, color="0.45")
     axes.set(xscale="log", yscale="log", xlim=(low, high), ylim=(bottom, top))
     axes.set(xlabel="exact solver, seconds", ylabel="MIQCP solver, seconds", title="One node problem, two solvers")
-    axes.legend(loc="lower right")
+    axes.legend(loc="lower left")
     figure.savefig(path, dpi=150)
     return path
 
@@ -124,7 +124,8 @@ def _draw_growth(curve: str, title: str, points: list[GrowthPoint], path: Path) 
     limit, asked = points[0].seconds_allowed, points[0].gap_asked
     upper.axhline(limit, color="0.6", lw=0.8, ls="--")
     lower.axhline(asked, color="0.6", lw=0.8, ls="--")
-    upper.set(yscale="log", ylabel="seconds", title=f"{title}, until gap {asked:g} or {limit:g} s")
+    upper.set(yscale="log", ylabel="seconds")
+    upper.set_title(f"{title}, until gap {asked:g} or {limit:g} s", fontsize=10.5)
     lower.set(yscale="log", ylabel="gap reached", xlabel=curve)
     if curve == "rows":
         lower.set_xscale("log")
