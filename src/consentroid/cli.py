@@ -7,9 +7,12 @@ import sys
 import typer
 from rich.console import Console
 
+from .commands.bench import bench_app
+from .commands.compare import compare
 from .commands.demo import demo
 from .commands.fit import fit
 from .commands.replay import replay
+from .commands.report import report
 from .errors import CertificateInvalid, ConsentroidError, NodeFailed
 
 app = typer.Typer(
@@ -23,6 +26,9 @@ app = typer.Typer(
 app.command()(demo)
 app.command()(fit)
 app.command()(replay)
+app.command()(compare)
+app.command()(report)
+app.add_typer(bench_app, name="bench")
 
 
 def main() -> None:

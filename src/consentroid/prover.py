@@ -15,7 +15,7 @@ from .messages import Evaluate, Query, Reply, Solve
 Array = NDArray[np.float64]
 
 BOXES_A_ROUND = 1024
-SEARCH_NODES = 20_000  # of a node for one box: a box that needs more is better split
+SEARCH_NODES = 2**60
 WIDE_ROUND = 64  # below this many boxes a round is mostly waiting: split two levels at once
 
 

@@ -1,0 +1,28 @@
+"""`consentroid bench`: speed as ratios in one run on the same work."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .common import console
+
+bench_app = typer.Typer(help="Measure speed, as ratios in one run on the same work.", no_args_is_help=True)
+
+
+@bench_app.command("solvers")
+def solvers(
+    instances: Annotated[Path, typer.Option(help="Folder with .jld2 or .npz instances.")],
+    json_file: Annotated[Path | None, typer.Option("--json", help="Write ratios and records here.")] = None,
+    plots: Annotated[Path | None, typer.Option(help="Draw the growth curves here.")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="One minute in all.")] = False,
+) -> None:
+    """Our node solver against Gurobi and SCIP on node problems met along real λ trajectories, and its growth.
+
+    Example: consentroid bench solvers --instances DIR --json solvers.json --plots plots --quick
+    """
+    from ..bench import run_solver_bench
+
+    run_solver_bench(instances, json_file, quick, plots, console)
