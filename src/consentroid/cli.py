@@ -14,6 +14,7 @@ from .commands.fit import fit
 from .commands.replay import replay
 from .commands.report import report
 from .errors import CertificateInvalid, ConsentroidError, NodeFailed
+from .federation_cli import federation_app, node_app
 
 app = typer.Typer(
     name="consentroid",
@@ -29,6 +30,8 @@ app.command()(replay)
 app.command()(compare)
 app.command()(report)
 app.add_typer(bench_app, name="bench")
+app.add_typer(federation_app, name="federation")
+app.add_typer(node_app, name="node")
 
 
 def main() -> None:

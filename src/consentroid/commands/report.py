@@ -14,7 +14,7 @@ def report(
     run_dir: Annotated[Path, typer.Argument(help="Folder that `consentroid fit` wrote.")],
     out: Annotated[Path | None, typer.Option(help="File to write; default: report.html in the folder.")] = None,
     node: Annotated[
-        list[str] | None, typer.Option(help="NAME=FILE: also draw these rows. Only for a report that stays at the node.")
+        list[str] | None, typer.Option(help="NAME=FILE: draw these rows too. Only for a report that stays at the node.")
     ] = None,
     columns: Annotated[str | None, typer.Option(help="Columns to use with --node.")] = None,
 ) -> None:
