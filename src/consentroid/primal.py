@@ -12,7 +12,6 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.cluster import kmeans_plusplus
 
 from .messages import Reply
 from .symmetry import align
@@ -56,12 +55,11 @@ def starts(centroids: Array, seed: int, n_starts: int = MAX_STARTS) -> Array:
     """Candidates (C, K, D) from the nodes' centroids (N, K, D): each node's own, and k-means++ over all of them."""
     n_nodes, n_clusters, n_features = centroids.shape
     anchors = centroids.reshape(-1, n_features)
-    rng = np.random.RandomState(seed)
+    random = np.random.default_rng(seed)
     found = [np.mean([align(c, centroids[0]) for c in centroids], axis=0)]
     found.extend(centroids[:: max(1, n_nodes // (n_starts // 2))][: n_starts // 2])
     while len(found) < n_starts:
-        plus_plus, _ = kmeans_plusplus(anchors, n_clusters, random_state=rng)
-        found.append(_lloyd_on(anchors, plus_plus))
+        found.append(_lloyd_on(anchors, _plus_plus(anchors, n_clusters, random)))
     return _distinct(np.array(found))
 
 
@@ -105,6 +103,20 @@ def _farthest(anchors: Array, centroids: Array) -> int:
         return 0
     squared = ((anchors[:, None, :] - centroids[None, :, :]) ** 2).sum(axis=2)
     return int(squared.min(axis=1).argmax())
+
+
+def _plus_plus(points: Array, n_clusters: int, random: np.random.Generator) -> Array:
+    """k-means++: each next centroid is drawn with probability proportional to the squared distance to those chosen.
+
+    Written out, because importing a library for it would double the time until a command starts.
+    """
+    chosen = points[[random.integers(len(points))]]
+    while len(chosen) < n_clusters:
+        squared = ((points[:, None, :] - chosen[None, :, :]) ** 2).sum(axis=2).min(axis=1)
+        total = squared.sum()
+        index = random.choice(len(points), p=squared / total) if total > 0 else random.integers(len(points))
+        chosen = np.vstack([chosen, points[index]])
+    return chosen
 
 
 def _lloyd_on(points: Array, centroids: Array, steps: int = 20) -> Array:

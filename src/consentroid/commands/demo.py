@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from .. import plots
 from ..api import run
 from ..instances import generate
 from ..outputs import output_folder, write_run
@@ -26,6 +25,8 @@ def demo(
     ] = False,
 ) -> None:
     """Three hospitals, four clusters: find the best centroids and prove it, without moving a row."""
+    from .. import plots
+
     folder = output_folder(out)
     if federated:
         from ..federation import federated_demo

@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from .. import plots
 from ..coordinator import OnRound
 from ..errors import InvalidInput
 from ..instances import Instance, generate, load_folder
@@ -96,6 +95,8 @@ def draw(
     instance: Instance, methods: list[str], solver: str, symmetry: str, folder: Path, central_seconds: float
 ) -> list[Path]:
     """The paper's three figures for one instance."""
+    from .. import plots
+
     histories, drawn = {}, []
     recorder = Recorder()
     method = "qnda" if "qnda" in methods else methods[0]
