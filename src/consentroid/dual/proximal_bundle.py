@@ -29,17 +29,21 @@ from ..consensus import Topology
 from ._master import solve_flat_master
 from .base import Array, DualEvaluation
 
+LONGER, SHORTER = 10.0, 4.0  # at most by these factors does the proximity fall and rise in a round
+RANGE = 1e6  # and never farther than this from the first one
+NO_WEIGHT = 1e-9  # a cut below this weight is idle
+
 
 @dataclass(frozen=True)
 class ProximalState:
-    # the next point, and what the model promises there
+    # the next point, and what the master says about it and about the centre
     lam: Array  # (E, K, D)
-    model_gap: float  # δ: model at the next point − bound at the centre; inf before the first evaluation
-    error: float  # ε
+    model: float  # the model at the next point
+    level: float  # the model at the centre: what the nodes attained there, bound ≤ d ≤ level
+    weighted: float  # Σ w·cut(p̂), the aggregate cut at the centre
     residual: float  # ‖r‖
     primal: Array  # (N, K, D) x_i
     reach: float  # the longest step from a centre so far, the next one included
-    level: float  # the model at the centre: what the nodes attained there, bound ≤ d ≤ level
     # change with serious steps
     centre: Array  # (N, K, D) p̂
     bound: float  # proven at the centre
@@ -54,24 +58,32 @@ class ProximalState:
     points: Array  # (C, K, D)
     idle: NDArray[np.int64]  # (C,) rounds since the cut last had a weight
 
+    @property
+    def model_gap(self) -> float:
+        """δ, the increase of the proven bound that the model promises for the next point."""
+        return self.model - self.bound
+
+    @property
+    def error(self) -> float:
+        """ε"""
+        return max(self.weighted - self.bound, 0.0)
+
 
 @dataclass(frozen=True)
 class ProximalBundle:
     topology: Topology
     share: float = 0.1  # of the predicted increase that makes a step serious
     age: int = 20  # rounds that a cut without weight is kept
-    first: float = 1.0  # increase that the first step aims at, in units of |d|
-    up: float = 4.0
-    down: float = 10.0
-    patience: int = 1
+    first: float = 0.25  # increase that the first step aims at, in units of |d|
     name: str = "proximal"
 
     def init(self, lam: Array) -> ProximalState:
         n, shape = self.topology.n_nodes, lam.shape[1:]
         return ProximalState(
             lam=lam,
-            model_gap=np.inf,
-            error=np.inf,
+            model=np.inf,
+            level=-np.inf,
+            weighted=np.inf,
             residual=np.inf,
             primal=np.zeros((n, *shape)),
             centre=self.topology.prices(lam),
@@ -80,7 +92,6 @@ class ProximalBundle:
             t=1,
             proximity=0.0,
             first_proximity=0.0,
-            level=-np.inf,
             streak=0,
             owners=np.empty(0, dtype=np.int64),
             costs=np.empty(0),
@@ -95,14 +106,14 @@ class ProximalBundle:
 
     def exhausted(self, state: ProximalState, increase: float) -> bool:
         """No prices within the longest step of the centre beat the value attained there by more than `increase`."""
-        return state.error - (state.level - state.bound) + state.residual * state.reach <= increase
+        return state.weighted - state.level + state.residual * state.reach <= increase
 
     def _judged(self, state: ProximalState, at: DualEvaluation) -> ProximalState:
         """Serious or null, and the proximity that follows."""
         if state.proximity == 0.0:
             proximity = self._first_proximity(at)
             return replace(state, centre=at.prices, bound=at.bound, proximity=proximity, first_proximity=proximity)
-        rise, promised = at.bound - state.bound, state.bound + state.model_gap - state.level
+        rise, promised = at.bound - state.bound, state.model - state.level
         serious = rise > 0.0 and rise >= self.share * promised
         state = replace(
             state,
@@ -126,10 +137,10 @@ class ProximalBundle:
         u = state.proximity
         fitted = 2.0 * u * (1.0 - ratio)
         if ratio > 0.5:
-            u = max(fitted, u / self.down)
-        elif ratio < self.share and state.streak <= -self.patience:
-            u = min(fitted, self.up * u)
-        return float(np.clip(u, state.first_proximity * 1e-6, state.first_proximity * 1e6))
+            u = max(fitted, u / LONGER)
+        elif ratio < self.share and state.streak <= 0:  # one null step after a serious one is the model's fault
+            u = min(fitted, u * SHORTER)
+        return float(np.clip(u, state.first_proximity / RANGE, state.first_proximity * RANGE))
 
     def _advanced(self, state: ProximalState) -> ProximalState:
         """Solve the master; the next point and all that the weights prove."""
@@ -137,19 +148,18 @@ class ProximalBundle:
         master = solve_flat_master(
             state.costs, state.points.reshape(len(state.costs), -1), offsets, state.centre, state.proximity
         )
-        idle = np.where(master.weights > 1e-9, 0, state.idle + 1)
+        idle = np.where(master.weights > NO_WEIGHT, 0, state.idle + 1)
         keep = idle <= self.age
         heights = state.costs + np.einsum("ckd,ckd->c", state.points, state.centre[state.owners])
-        level = float(np.minimum.reduceat(heights, offsets[:-1]).sum())
         disagreement = master.primal - master.primal.mean(axis=0)
         return replace(
             state,
             lam=self.topology.lam_for(master.prices),
-            model_gap=master.value - state.bound,
-            error=max(float(master.weights @ heights) - state.bound, 0.0),
+            model=master.value,
+            level=float(np.minimum.reduceat(heights, offsets[:-1]).sum()),
+            weighted=float(master.weights @ heights),
             residual=float(np.linalg.norm(disagreement)),
             primal=master.primal,
-            level=level,
             reach=max(state.reach, float(np.linalg.norm(master.prices - state.centre))),
             t=state.t + 1,
             owners=state.owners[keep],
