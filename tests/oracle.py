@@ -39,7 +39,7 @@ def optimum(problem: NodeProblem) -> Fraction | None:
     points, weights, price = map(exact, (problem.points, problem.weights, problem.price))
     (lo, hi), n_clusters = map(exact, problem.boxes), problem.n_clusters
     n_features = len(lo[0])
-    best = None
+    candidates = []
     for labels in product(range(n_clusters), repeat=len(points)):
         weight = [Fraction(0)] * n_clusters
         linear = [list(p) for p in price]
@@ -57,15 +57,16 @@ def optimum(problem: NodeProblem) -> Fraction | None:
                 row.append(x)
                 unconstrained += weight[k] * x * x + linear[k][d] * x
             m.append(row)
-        if best is not None and unconstrained + constant >= best:
-            continue
-        if problem.symmetry.rule == "order":
-            value = _ordered(problem, weight, linear, lo, hi, m, unconstrained)
-            if value is None:
-                continue
-        else:
-            value = unconstrained
-        if best is None or value + constant < best:
+        candidates.append((unconstrained + constant, constant, weight, linear, m))
+    candidates.sort(key=lambda candidate: candidate[0])
+    if problem.symmetry.rule == "none":
+        return candidates[0][0]
+    best = None
+    for relaxed, constant, weight, linear, m in candidates:
+        if best is not None and relaxed >= best:
+            break
+        value = _ordered(problem, weight, linear, lo, hi, m, relaxed - constant)
+        if value is not None and (best is None or value + constant < best):
             best = value + constant
     return best
 

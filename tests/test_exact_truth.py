@@ -6,11 +6,11 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from oracle import exact_slacks, exact_value, optimum
 
 from consentroid.node.base import Budget, NodeProblem, NodeSolution, Status
 from consentroid.node.exact import ExactSolver
 from consentroid.symmetry import Symmetry
+from oracle import exact_slacks, exact_value, optimum
 
 
 def random_problem(rng: np.random.Generator, rule: str) -> NodeProblem:

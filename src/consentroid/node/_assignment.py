@@ -5,8 +5,8 @@ A search node has assigned the first t rows (in a fixed order). Whatever the res
     objective ≥ min_m [assigned rows at m + price·m]  +  tail_t,
     tail_t = optimal price-free cost of the remaining rows alone        (Koontz, Narendra, Fukunaga; Brusco's RBBA)
 
-or, with small boxes, the sum of the remaining rows' least distances to the boxes. A second bound looks ahead: with m* the
-minimiser and W_k the weights of the assigned part, that part exceeds its minimum by at least Σ_k W_k |m_k − m*_k|²;
+or, with small boxes, the sum of the remaining rows' least distances to the boxes. A second bound looks ahead: with
+m* the minimiser and W_k the weights of the assigned part, that part exceeds its minimum by at least Σ_k W_k |m_k − m*_k|²;
 sharing this curvature equally among the R remaining rows, row j pays at least
 
     min_k  w_j θ / (w_j + θ) · |y_j − m*_k|²,   θ = W_k / R.
@@ -233,7 +233,7 @@ def _hold_order(t, steps, rounds, model, stack):
 
 @kernel
 def set_incumbent(value, cost, offset, gap, centroids, stack):
-    """Record a solution; the pruning threshold follows. `offset` = price·centre, part of the value in original units."""
+    """Record a solution; the pruning threshold follows. `offset` = price·centre belongs to the value."""
     stack.numbers[BEST] = value
     stack.best[:, :] = centroids
     tolerance = 0.5 * gap * max(abs(value + offset), cost)
@@ -267,7 +267,7 @@ def _leaf(t, offset, gap, model, stack):
 @kernel
 def start_search(n, y, w, allowed, tail, model, stack):
     """Root from whatever is merged into depth 0 (weight, total, square)."""
-    n_clusters, n_features = model.price.shape
+    n_clusters = len(model.price)
     stack.slack[0] = 0.0
     stack.multipliers[0, :, :] = 0.0
     stack.price[0, :, :] = model.price

@@ -321,7 +321,7 @@ def _map_back(rows, boxes, scaled, out):
 
 @kernel
 def _snap(rows, price, boxes, out, labels):
-    """A cluster whose rows coincide sits exactly on them (when no price pulls it away), so that its cost is exactly 0."""
+    """A cluster whose rows coincide sits exactly on them (if no price pulls it away): its cost is then exactly 0."""
     n, n_features = rows.points.shape
     for k in range(out.shape[0]):
         first, same = -1, True
@@ -351,10 +351,10 @@ def recover(rows, price, boxes, rule, references, model, scratch, stack, out):
         return np.inf, np.inf
     _map_back(rows, boxes, stack.best, out)
     if rule == NONE or model.symmetric:
-        value, cost = value_above(rows.points, rows.weights, price, out, scratch.all_labels)
+        value, _ = value_above(rows.points, rows.weights, price, out, scratch.all_labels)
         scratch.trial[:, :] = out
         _snap(rows, price, boxes, out, scratch.all_labels)
-        snapped, snapped_cost = value_above(rows.points, rows.weights, price, out, scratch.all_labels)
+        snapped, _ = value_above(rows.points, rows.weights, price, out, scratch.all_labels)
         if not snapped <= value:
             out[:, :] = scratch.trial
         if rule != NONE and not relabel_to_order(references, out):
@@ -364,7 +364,7 @@ def recover(rows, price, boxes, rule, references, model, scratch, stack, out):
     u = np.zeros((n_clusters, n_clusters))
     for attempt in range(8):
         if obeys_order(references, out):
-            value, cost = value_above(rows.points, rows.weights, price, out, scratch.all_labels)
+            value, _ = value_above(rows.points, rows.weights, price, out, scratch.all_labels)
             scratch.trial[:, :] = out
             _snap(rows, price, boxes, out, scratch.all_labels)
             if obeys_order(references, out):

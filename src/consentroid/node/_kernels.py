@@ -290,10 +290,7 @@ def order_excludes(references, lo, hi):
             most, magnitude = 0.0, 0.0
             for d in range(n_features):
                 n = references[k, d] - references[l, d]
-                if n > 0.0:
-                    term = n * (hi[k, d] - lo[l, d])
-                else:
-                    term = n * (lo[k, d] - hi[l, d])
+                term = n * (hi[k, d] - lo[l, d]) if n > 0.0 else n * (lo[k, d] - hi[l, d])
                 most += term
                 magnitude += abs(term)
             if most < -(2 * n_features + 8) * ROUNDING * magnitude - TINY:

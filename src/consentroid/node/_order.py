@@ -2,8 +2,8 @@
 
     max_{u ≥ 0}  Σ_kd min_{lo ≤ m ≤ hi} [W_k m² − 2 (S_kd − p'_kd(u)/2) m] + τ Σ_kl u_kl
 
-Its gradient is τ − n_kl·(m_k − m_l), its curvature Σ n n / (2 W_k) over the coordinates that are not at a box face. The
-margin τ keeps the centroids inside the rule when they are rounded. Empty clusters have no curvature; they borrow a small
+Its gradient is τ − n_kl·(m_k − m_l), its curvature Σ n n / (2 W_k) over the coordinates that are not at a box face.
+The margin τ keeps the centroids inside the rule when they are rounded. Empty clusters have no curvature; they borrow a small
 weight around their last centroid (a proximal step), which steers u but enters no bound: any u ≥ 0 gives one.
 """
 

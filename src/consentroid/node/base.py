@@ -9,11 +9,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..messages import Counted, Solved
 from ..problem import clustering_cost
 from ..symmetry import Symmetry
 
@@ -69,3 +70,16 @@ class NodeSolver(Protocol):
     name: str
 
     def solve(self, problem: NodeProblem, budget: Budget, start: Array | None = None) -> NodeSolution: ...
+
+
+@runtime_checkable
+class BatchSolver(NodeSolver, Protocol):
+    """A solver that answers many boxes in one call and counts their decided rows."""
+
+    def solve_many(
+        self, points: Array, weights: Array, prices: Array, boxes: Array, symmetry: Symmetry, budget: Budget
+    ) -> Solved:
+        """prices (B, K, D), boxes (B, 2, K, D); `budget.seconds` is for all of them together."""
+        ...
+
+    def count_many(self, points: Array, weights: Array, boxes: Array) -> Counted: ...

@@ -10,35 +10,28 @@ from __future__ import annotations
 import math
 import time
 from collections import OrderedDict
-from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..messages import Counted, Solved
 from ..symmetry import Symmetry
 from ._assignment import make_stack
 from ._batch import INFEASIBLE, OPTIMAL, Rows, make_scratch, solve_batch
 from ._kernels import NEAREST, NONE, ORDER
 from ._tails import lloyd_seeds, spread_order, tail_bounds
+from ._tree import Tree, build_tree, count_batch
 from .base import Budget, NodeProblem, NodeSolution, Status
 
 Array = NDArray[np.float64]
 Regime = Literal["auto", "assignments", "boxes"]
 
 RULES = {"none": NONE, "order": ORDER, "nearest": NEAREST}
+MOST_WITH_TAILS = 64  # rows up to which the price-free tails are worth their search
+MOST_SEARCHED = 2000  # rows up to which the quadratic row ordering is worth its time
 SMALL_QUOTA = 4096  # search nodes between two looks at the clock: a few milliseconds
-
-
-@dataclass(frozen=True)
-class Batch:
-    """Results of `solve_many`, one entry a box."""
-
-    bounds: Array  # (B,)
-    values: Array  # (B,)
-    centroids: Array  # (B, K, D)
-    optimal: NDArray[np.bool_]  # (B,) gap reached, or proven infeasible
-    infeasible: NDArray[np.bool_]  # (B,)
 
 
 class ExactSolver:
@@ -48,27 +41,27 @@ class ExactSolver:
 
     def __init__(self, regime: Regime = "auto") -> None:
         self.regime = regime
-        self._rows: OrderedDict[tuple[int, int, int], tuple[Array, Array, Rows]] = OrderedDict()
+        self._tables: OrderedDict[tuple[int, int], tuple[Array, Array, Table]] = OrderedDict()
 
     def solve(self, problem: NodeProblem, budget: Budget, start: Array | None = None) -> NodeSolution:
         started = time.perf_counter()
-        batch, labels = self._run(
+        solved, states, labels = self._run(
             problem.points, problem.weights, problem.price[None], problem.boxes[None], problem.symmetry, budget, start
         )
         seconds = time.perf_counter() - started
-        if batch.infeasible[0]:
+        if states[0] == INFEASIBLE:
             status = Status.INFEASIBLE
-        elif batch.optimal[0]:
+        elif states[0] == OPTIMAL:
             status = Status.OPTIMAL
         else:
             status = Status.TIME_LIMIT if seconds >= budget.seconds else Status.NODE_LIMIT
         return NodeSolution(
-            float(batch.bounds[0]), float(batch.values[0]), batch.centroids[0], status, seconds, labels
+            float(solved.bounds[0]), float(solved.values[0]), solved.centroids[0], status, seconds, labels
         )
 
     def solve_many(
         self, points: Array, weights: Array, prices: Array, boxes: Array, symmetry: Symmetry, budget: Budget
-    ) -> Batch:
+    ) -> Solved:
         """One problem a box, prices (B, K, D), boxes (B, 2, K, D); `budget.seconds` is for all of them together."""
         return self._run(points, weights, prices, boxes, symmetry, budget, None)[0]
 
@@ -81,11 +74,12 @@ class ExactSolver:
         symmetry: Symmetry,
         budget: Budget,
         start: Array | None,
-    ) -> tuple[Batch, NDArray[np.int64]]:
+    ) -> tuple[Solved, NDArray[np.int64], NDArray[np.int64]]:
         deadline = time.perf_counter() + budget.seconds
-        prices, boxes = np.array(prices, dtype=float, order="C"), np.array(boxes, dtype=float, order="C")  # owned: one array type to compile for
+        # owned copies: one array type to compile for
+        prices, boxes = np.array(prices, dtype=float, order="C"), np.array(boxes, dtype=float, order="C")
         n_boxes, n_clusters, n_features = prices.shape
-        rows = self._prepared(points, weights, n_clusters)
+        rows = self._table(points, weights).rows(n_clusters)
         references = symmetry.references if symmetry.references is not None else np.zeros((n_clusters, n_features))
         references = np.array(references, order="C")
         bounds, values = np.empty(n_boxes), np.empty(n_boxes)
@@ -103,52 +97,86 @@ class ExactSolver:
             )  # fmt: skip
             if time.perf_counter() >= deadline:
                 limit = 0  # what is under way stops where it stands; the rest gets its root bound
-        batch = Batch(bounds, values, centroids, (states == OPTIMAL) | (states == INFEASIBLE), states == INFEASIBLE)
-        return batch, scratch.all_labels
+        solved = Solved(bounds, values, centroids, (states == OPTIMAL) | (states == INFEASIBLE))
+        return solved, states, scratch.all_labels
 
-    def _prepared(self, points: Array, weights: Array, n_clusters: int) -> Rows:
-        key = (id(points), id(weights), n_clusters)
-        if key in self._rows:
-            self._rows.move_to_end(key)
-            return self._rows[key][2]
-        rows = prepare(points, weights, n_clusters)
-        self._rows[key] = (points, weights, rows)  # holding the arrays keeps their ids theirs
-        while len(self._rows) > 4:
-            self._rows.popitem(last=False)
-        return rows
+    def count_many(self, points: Array, weights: Array, boxes: Array) -> Counted:
+        """Decided-row statistics of each box (B, 2, K, D): sums about the box centres 0.5 (lo + hi)."""
+        n_boxes, _, n_clusters, n_features = boxes.shape
+        table = self._table(points, weights)
+        counts, sums = np.zeros((n_boxes, n_clusters)), np.zeros((n_boxes, n_clusters, n_features))
+        constants, undecided = np.zeros(n_boxes), np.zeros(n_boxes)
+        if len(table.w):
+            count_batch(
+                table.tree, table.centre, table.scale, table.weight_scale, len(table.weights),
+                np.array(boxes, dtype=float, order="C"), 0, n_boxes, counts, sums, constants, undecided,
+            )  # fmt: skip
+        return Counted(counts, sums, constants, undecided)
+
+    def _table(self, points: Array, weights: Array) -> Table:
+        key = (id(points), id(weights))
+        if key not in self._tables:
+            # holding the arrays keeps their ids theirs
+            self._tables[key] = (points, weights, Table.of(points, weights))
+        self._tables.move_to_end(key)
+        while len(self._tables) > 4:
+            self._tables.popitem(last=False)
+        return self._tables[key][2]
 
 
-def prepare(points: Array, weights: Array, n_clusters: int) -> Rows:
-    """Shift, scale, merge equal rows, order for the search, tail bounds and starts."""
-    points, weights = np.array(points, dtype=float, order="C"), np.array(weights, dtype=float)
-    kept = weights > 0
-    distinct, inverse = np.unique(points[kept], axis=0, return_inverse=True)
-    w = np.bincount(inverse.ravel(), weights[kept], minlength=len(distinct))
-    n_features = points.shape[1]
-    if len(distinct) == 0:
-        empty = np.zeros((0, n_features))
-        return Rows(
-            points, weights, empty, w, np.zeros(n_features), 1.0, 1.0, np.zeros(1), np.zeros((0, n_clusters, n_features))
-        )
-    # a row's own coordinate as centre: y − centre is then exact for rows close together, however far from zero
-    centre = np.sort(distinct, axis=0)[len(distinct) // 2]
-    shifted = distinct - centre
-    spread = float(np.max(np.abs(shifted)))
-    if not math.isfinite(spread):
-        centre = np.zeros(n_features)
-        shifted = distinct
-        spread = float(np.max(np.abs(shifted)))
-    scale, weight_scale = power_above(spread), power_above(float(w.max()))
-    y, w = shifted / scale, w / weight_scale
-    order = spread_order(y, w)
-    y, w = np.ascontiguousarray(y[order]), np.ascontiguousarray(w[order])
-    n = len(y)
-    seeds = lloyd_seeds(y, w, n_clusters, 20, 3)
-    tail, best = np.zeros(n + 1), np.zeros((n_clusters, n_features))
-    if n <= 64:
-        tail_bounds(y, w, len(points), n_clusters, seeds, 20_000, 400_000, tail, best)
-        seeds = np.concatenate([best[None], seeds])
-    return Rows(points, weights, y, w, centre, scale, weight_scale, tail, seeds)
+class Table:
+    """What depends on a node's rows alone, computed once: scaled rows, kd-tree, and per K the tails and starts."""
+
+    def __init__(
+        self, points: Array, weights: Array, y: Array, w: Array, centre: Array, scale: float, weight_scale: float
+    ) -> None:
+        self.points, self.weights, self.y, self.w = points, weights, y, w
+        self.centre, self.scale, self.weight_scale = centre, scale, weight_scale
+        self._rows: dict[int, Rows] = {}
+
+    @classmethod
+    def of(cls, points: Array, weights: Array) -> Table:
+        """Shift, scale, merge equal rows, order for the search."""
+        points, weights = np.array(points, dtype=float, order="C"), np.array(weights, dtype=float)
+        kept = weights > 0
+        distinct, inverse = np.unique(points[kept], axis=0, return_inverse=True)
+        w = np.bincount(inverse.ravel(), weights[kept], minlength=len(distinct))
+        n_features = points.shape[1]
+        if len(distinct) == 0:
+            return cls(points, weights, np.zeros((0, n_features)), w, np.zeros(n_features), 1.0, 1.0)
+        # a row's own coordinate as centre: y − centre is then exact for rows close together, however far from zero
+        centre = np.sort(distinct, axis=0)[len(distinct) // 2]
+        with np.errstate(over="ignore"):
+            shifted = distinct - centre
+        if not np.isfinite(shifted).all():
+            centre, shifted = np.zeros(n_features), distinct
+        spread = float(np.max(np.abs(shifted))) or float(np.max(np.abs(centre)))
+        scale, weight_scale = power_above(spread), power_above(float(w.max()))
+        y, w = shifted / scale, w / weight_scale
+        if len(y) <= MOST_SEARCHED:
+            order = spread_order(y, w)
+            y, w = np.ascontiguousarray(y[order]), np.ascontiguousarray(w[order])
+        return cls(points, weights, y, w, centre, scale, weight_scale)
+
+    @cached_property
+    def tree(self) -> Tree:
+        return build_tree(self.y, self.w, 8)
+
+    def rows(self, n_clusters: int) -> Rows:
+        """Tail bounds and starts for K clusters."""
+        if n_clusters not in self._rows:
+            y, w, n = self.y, self.w, len(self.y)
+            tail, best = np.zeros(n + 1), np.zeros((n_clusters, y.shape[1]))
+            seeds = np.zeros((0, *best.shape))
+            if n > 0:
+                seeds = lloyd_seeds(y, w, n_clusters, 20, 3)
+            if 0 < n <= MOST_WITH_TAILS:
+                tail_bounds(y, w, len(self.weights), n_clusters, seeds, 20_000, 400_000, tail, best)
+                seeds = np.concatenate([best[None], seeds])
+            self._rows[n_clusters] = Rows(
+                self.points, self.weights, y, w, self.centre, self.scale, self.weight_scale, tail, seeds
+            )
+        return self._rows[n_clusters]
 
 
 def power_above(x: float) -> float:

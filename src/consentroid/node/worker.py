@@ -9,6 +9,7 @@ import numpy as np
 
 from ..errors import NodeRefused
 from ..messages import (
+    Counted,
     Describe,
     Description,
     Evaluate,
@@ -23,7 +24,7 @@ from ..messages import (
 )
 from ..problem import Domain, NodeData
 from ..symmetry import Symmetry
-from .base import Budget, NodeProblem, NodeSolver, Status
+from .base import BatchSolver, Budget, NodeProblem, NodeSolver, Status
 from .registry import solver_named
 
 
@@ -83,12 +84,16 @@ class NodeWorker:
         return self._solvers[name]
 
     def _solve(self, request: Solve, symmetry: Symmetry, solver: str) -> Solved:
+        data, back_end = self._data, self._solver(solver)
+        if isinstance(back_end, BatchSolver):
+            budget = Budget(request.seconds, request.gap, request.search_nodes)
+            return back_end.solve_many(data.points, data.weights, request.prices, request.boxes, symmetry, budget)
         deadline = time.perf_counter() + request.seconds
-        data, solutions = self._data, []
+        solutions = []
         for boxes, price in zip(request.boxes, request.prices, strict=True):
             budget = Budget(max(deadline - time.perf_counter(), 0.0), request.gap, request.search_nodes)
             problem = NodeProblem(data.points, data.weights, price, boxes, symmetry)
-            solutions.append(self._solver(solver).solve(problem, budget))
+            solutions.append(back_end.solve(problem, budget))
         return Solved(
             bounds=np.array([s.bound for s in solutions]),
             values=np.array([s.value for s in solutions]),
@@ -96,8 +101,10 @@ class NodeWorker:
             optimal=np.array([s.status in (Status.OPTIMAL, Status.INFEASIBLE) for s in solutions], dtype=bool),
         )
 
-    def _count(self, request: Statistics) -> None:
-        raise NodeRefused("statistics are answered by the exact solver's kernels")
+    def _count(self, request: Statistics) -> Counted:
+        exact = self._solver("exact")
+        assert isinstance(exact, BatchSolver)
+        return exact.count_many(self._data.points, self._data.weights, request.boxes)
 
     def _evaluate(self, request: Evaluate) -> Evaluated:
         data = self._data
