@@ -142,6 +142,18 @@ def test_rows_that_cost_nothing_still_give_a_first_step():
     assert bounds[-1] == pytest.approx(problem.optimum, abs=1e-4)
 
 
+def test_a_round_without_any_proof_does_not_poison_the_next():
+    """A node that ran out of time at once may have no bound at all; its cut is still valid."""
+    problem = PieceDual.random(0, 3)
+    rule = ProximalBundle(problem.topology)
+    state = rule.init(problem.start)
+    state = rule.update(state, dataclasses.replace(problem.evaluate(state.lam), bound=-np.inf))
+    assert not rule.exhausted(state, 1e6)
+    for _ in range(30):
+        state = rule.update(state, problem.evaluate(state.lam))
+    assert state.bound == pytest.approx(problem.optimum, abs=1e-4)
+
+
 def test_it_asks_for_the_topology():
     with pytest.raises(InvalidInput, match="topology"):
         dual_named("proximal")

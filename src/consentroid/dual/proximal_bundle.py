@@ -106,7 +106,8 @@ class ProximalBundle:
 
     def exhausted(self, state: ProximalState, increase: float) -> bool:
         """No prices within the longest step of the centre beat the value attained there by more than `increase`."""
-        return state.weighted - state.level + state.residual * state.reach <= increase
+        left = state.weighted - state.level + state.residual * state.reach
+        return bool(np.isfinite(state.bound)) and left <= increase
 
     def _judged(self, state: ProximalState, at: DualEvaluation) -> ProximalState:
         """Serious or null, and the proximity that follows."""
