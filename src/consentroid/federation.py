@@ -54,7 +54,7 @@ class Patience:
     server: float = 60.0  # for the server to answer
     nodes: float = 300.0  # for all nodes to be connected, also after a loss
     start: float = 120.0  # for a job to start
-    finish: float = 60.0  # for FLARE to wrap a job up
+    finish: float = 45.0  # for FLARE to wrap a job up
 
 
 class Federation:
@@ -90,7 +90,8 @@ class Federation:
             if not outcome.get("lost"):
                 raise _error(outcome, folder)
             heard = {str(outcome["node"]): float(outcome["heard"])} if outcome.get("node") else {}
-            report(Progress("interrupted", number, note=str(outcome["reason"])))
+            who = f"node '{outcome['node']}' was lost: " if outcome.get("node") else ""
+            report(Progress("interrupted", number, note=f"{who}{outcome['reason']}"))
             job_id = None
         raise FederationFailed(
             f"the run was interrupted {jobs} times; call the command again to resume it from {folder}"
@@ -160,8 +161,8 @@ class Federation:
                 phase, since = now, time.monotonic()
             report(Progress(phase, number, status))
             if phase in limits and time.monotonic() - since > limits[phase]:
-                with contextlib.suppress(ConsentroidError):
-                    self._command("abort_job", job_id)
+                with contextlib.suppress(Exception):  # a courtesy: the next job does not depend on it
+                    self._once("abort_job", job_id)
                 reason = f"the job did not {'start' if phase == 'starting' else 'end'} within {limits[phase]:.0f} s"
                 return {"completed": False, "lost": True, "reason": reason}
             time.sleep(POLL)
@@ -249,7 +250,6 @@ def _error(outcome: dict[str, Any], folder: Path) -> ConsentroidError:
     reason = str(outcome.get("reason", "no reason given"))
     node = outcome.get("node")
     if node is not None:
-        reason = reason.removeprefix(f"node '{node}': ")
         return NodeFailed(str(node), f"{reason}; once that is settled, the same command resumes the run from {folder}")
     return InvalidInput(reason) if outcome.get("kind") == "InvalidInput" else FederationFailed(reason)
 
@@ -272,3 +272,10 @@ def _resumed(arguments: JobArguments, folder: Path) -> tuple[JobArguments, str |
 
 def _remember(arguments: JobArguments, job_id: str, folder: Path) -> None:
     (folder / RUN_FILE).write_text(json.dumps({"arguments": arguments.as_dict(), "job": job_id}) + "\n")
+
+
+def federated_demo(out: Path, console: Any) -> None:
+    """See `federation_demo.py`; imported late, because it uses this module."""
+    from .federation_demo import federated_demo as demo
+
+    demo(out, console)

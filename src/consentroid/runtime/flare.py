@@ -7,6 +7,7 @@ seconds is lost; both come back as a `Failure` that names the node and the reaso
 from __future__ import annotations
 
 import itertools
+import math
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -21,6 +22,8 @@ from .. import wire
 from ..messages import Failure, Query, Request, Response
 from .flare_protocol import ASK, COLLECT, DONE, TOPIC, WORKING, Limits
 from .metered import decoded
+
+STOPPED = "FLARE stopped the job"
 
 
 @dataclass
@@ -44,7 +47,10 @@ class FlareRuntime:
         self._numbers = itertools.count(1)
         self._job = str(fl_ctx.get_job_id())
         self._joined: set[str] = set()
+        self._dead: set[str] = set()
+        self.lost: dict[str, Failure] = {}  # nodes that will not come back in this job, and why
         self._closed = False
+        self._last_exchange = -math.inf
         self._pool = ThreadPoolExecutor(len(self._nodes), thread_name_prefix="exchange")
         self.status = {node: NodeStatus() for node in self._nodes}
         self.bytes_down = 0
@@ -55,6 +61,10 @@ class FlareRuntime:
         return self._nodes
 
     def exchange(self, requests: Sequence[Request]) -> list[Response]:
+        if self.lost:  # FLARE does not bring a node back into a running job
+            return [self.lost.get(node, Failure(node, "another node was lost")) for node in self._nodes]
+        time.sleep(max(self._limits.pace - (time.monotonic() - self._last_exchange), 0.0))
+        self._last_exchange = time.monotonic()
         number = next(self._numbers)
         calls = [_Call(f"{self._job}:{number}", self._within_limits(request)) for request in requests]
         self.bytes_down += sum(len(call.data) for call in calls)
@@ -65,6 +75,10 @@ class FlareRuntime:
     def close(self) -> None:
         self._closed = True  # ends conversations at their next turn
         self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def report_dead(self, node: str) -> None:
+        """FLARE has noticed that a node's process ended: no need to wait for its silence."""
+        self._dead.add(node)
 
     def _within_limits(self, request: Request) -> Request:
         """A request without a budget gets one: the node then replies in time with the bound it has."""
@@ -95,7 +109,11 @@ class FlareRuntime:
             reason = self._reason_to_give_up(node, call, now, trouble)
             if reason is not None:
                 status.state = "lost"
-                return Failure(node, reason, call.round)
+                self.lost[node] = Failure(node, reason, call.round)
+                return self.lost[node]
+            if self._stopped():
+                status.state = "stopped"
+                return Failure(node, STOPPED, call.round)
             if now - sent < 0.2:  # an error that comes back at once: do not hammer the node
                 time.sleep(0.5)
 
@@ -117,10 +135,13 @@ class FlareRuntime:
             return f"gave no sign of life for {now - call.heard:.0f} s ({trouble or 'no answer'})"
         if now - call.started > call.budget + limits.slack:
             return f"did not answer within its budget of {call.budget:.0f} s and {limits.slack:.0f} s of slack"
-        signal = self._ctx.get_run_abort_signal()
-        if self._closed or (signal is not None and signal.triggered):
-            return "the job was stopped"
+        if node in self._dead or (trouble is not None and self._stopped()):
+            return f"its process ended ({trouble or 'FLARE reports it dead'})"
         return None
+
+    def _stopped(self) -> bool:
+        signal = self._ctx.get_run_abort_signal()
+        return self._closed or bool(signal is not None and signal.triggered)
 
 
 class _Call:

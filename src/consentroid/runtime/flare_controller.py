@@ -15,6 +15,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from nvflare.apis.event_type import EventType
+from nvflare.apis.fl_constant import FLContextKey
 from nvflare.apis.fl_context import FLContext
 from nvflare.apis.impl.controller import Controller
 from nvflare.apis.signal import Signal
@@ -47,6 +49,10 @@ class ConsentroidController(Controller):  # type: ignore[misc]
 
     def start_controller(self, fl_ctx: FLContext) -> None:
         fl_ctx.get_engine().register_app_command(STATUS, self._status)
+
+    def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
+        if event_type == EventType.CLIENT_DISCONNECTED and self._runtime is not None:
+            self._runtime.report_dead(str(fl_ctx.get_prop(FLContextKey.DISCONNECTED_CLIENT_NAME)))
 
     def stop_controller(self, fl_ctx: FLContext) -> None:
         if self._runtime is not None:
@@ -83,10 +89,15 @@ class ConsentroidController(Controller):  # type: ignore[misc]
 
     def _blame(self, error: ConsentroidError) -> dict[str, Any]:
         """Which node, why, and whether the run can go on once the node is back."""
-        node = error.node if isinstance(error, NodeFailed) else None
-        status = None if node is None or self._runtime is None else self._runtime.status.get(node)
-        lost = status is not None and status.state == "lost"
-        return {"node": node, "reason": str(error), "lost": lost, "heard": 0.0 if status is None else status.heard}
+        node, reason = (error.node, error.reason) if isinstance(error, NodeFailed) else (None, str(error))
+        nodes = {} if self._runtime is None else self._runtime.status
+        lost = {} if self._runtime is None else self._runtime.lost
+        if lost:  # the loss of one node stops the others, too: name the one
+            culprit, failure = next(iter(lost.items()))
+            return {"node": culprit, "reason": failure.reason, "lost": True, "heard": nodes[culprit].heard}
+        if node in nodes and nodes[node].state == "stopped":
+            return {"node": None, "reason": reason, "lost": True}
+        return {"node": node, "reason": reason, "lost": False}
 
     def _take_record(self, record: RoundRecord) -> None:
         self._last = record

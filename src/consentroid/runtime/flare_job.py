@@ -155,8 +155,9 @@ def _limits(value: Any) -> dict[str, float]:
     if not isinstance(value, Mapping) or not set(value) <= known:
         raise InvalidInput(f"job argument 'limits' must hold nothing but {', '.join(sorted(known))}")
     for name, seconds in value.items():
-        if type(seconds) not in (int, float) or not 1.0 <= seconds <= 24 * 3600.0:
-            raise InvalidInput(f"job limit '{name}' must be from 1 second to a day")
+        least, largest = (0.0, 60.0) if name == "pace" else (1.0, 24 * 3600.0)
+        if type(seconds) not in (int, float) or not least <= seconds <= largest:
+            raise InvalidInput(f"job limit '{name}' must be from {least:g} to {largest:g} seconds")
     return {name: float(seconds) for name, seconds in value.items()}
 
 

@@ -22,3 +22,4 @@ class Limits:
     slack: float = 60.0  # beyond the budget of a request
     start: float = 60.0  # until every node has joined the job
     longest: float = LONGEST_SOLVE  # for a request that names no budget
+    pace: float = 0.0  # least time between two exchanges; the demonstration is slowed down to be followed by eye
