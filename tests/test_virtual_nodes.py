@@ -10,7 +10,7 @@ from sklearn.cluster import KMeans
 from sklearn.datasets import load_iris
 
 from consentroid.errors import InvalidInput
-from consentroid.virtual_nodes import virtual_nodes
+from consentroid.virtual_nodes import split_nodes, virtual_nodes
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 60), st.integers(1, 7), st.integers(1, 4))
@@ -54,3 +54,20 @@ def test_rows_of_unequal_weight_stay_apart() -> None:
     rows, weights = rng.normal(size=(40, 3)), rng.integers(1, 3, 40).astype(float)
     part = virtual_nodes(rows, 4, n_clusters=2, weights=weights)
     assert np.ptp(np.bincount(part)) == 0
+
+
+def test_every_large_node_is_split_and_no_row_is_lost() -> None:
+    rng = np.random.default_rng(8)
+    rows = {"big": rng.normal(size=(45, 2)), "small": rng.normal(size=(7, 2)), "same": np.ones((25, 2))}
+    weights = {name: rng.uniform(1, 2, len(table)) for name, table in rows.items()}
+    tables, masses = split_nodes(rows, 3, most_rows=20, weights=weights)
+    assert list(tables) == ["big/1", "big/2", "big/3", "small", "same/1", "same/2"]
+    assert masses is not None
+    for name, table in rows.items():
+        parts = [part for part in tables if part.split("/")[0] == name]
+        found = np.concatenate([np.column_stack([tables[part], masses[part]]) for part in parts])
+        expected = np.column_stack([table, weights[name]])
+        np.testing.assert_array_equal(found[np.lexsort(found.T)], expected[np.lexsort(expected.T)])
+    assert split_nodes(rows, 3, most_rows=50)[1] is None
+    with pytest.raises(InvalidInput, match="most_rows=0"):
+        split_nodes(rows, 3, most_rows=0)
