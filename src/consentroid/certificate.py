@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 
 from .problem import Domain
 from .symmetry import Symmetry
+from .verify.digests import digests_of
 
 Array = NDArray[np.float64]
 
@@ -109,7 +110,7 @@ class Certificate:
         incumbent = None
         if self.centroids is not None and self.node_costs is not None:
             incumbent = {"centroids": self.centroids.tolist(), "node_costs": self.node_costs.tolist()}
-        return {
+        document: dict[str, Any] = {
             "format": FORMAT,
             "version": VERSION,
             "nodes": list(self.nodes),
@@ -126,13 +127,15 @@ class Certificate:
             "gap": self.gap,
             "leaves": [_leaf_as_dict(leaf) for leaf in self.leaves],
         }
+        return document | {"digests": digests_of(document)}
 
     def write(self, path: Path) -> None:
-        path.write_text(json.dumps(self.as_dict()) + "\n")
+        path.write_text(json.dumps(self.as_dict(), allow_nan=False) + "\n")
 
 
 def _leaf_as_dict(leaf: Leaf) -> dict[str, Any]:
-    if leaf.prices is None or leaf.node_bounds is None:
+    infeasible = leaf.node_bounds is None or bool(np.any(np.isposinf(leaf.node_bounds)))
+    if leaf.prices is None or leaf.node_bounds is None or infeasible:
         return {"boxes": leaf.boxes.tolist(), "excluded_by": "order"}
     return {
         "boxes": leaf.boxes.tolist(),

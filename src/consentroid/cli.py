@@ -1,4 +1,7 @@
-"""The command line. Exit codes: 0 done, 1 a certificate is refuted, 2 bad input, 3 a node failed, 130 interrupted."""
+"""The command line.
+
+Exit codes: 0 done, 1 a certificate is refuted, 2 bad input, 3 a node failed, 4 not re-checked in time, 130 interrupted.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ from .commands.demo import demo
 from .commands.fit import fit
 from .commands.replay import replay
 from .commands.report import report
+from .commands.verify import verify
 from .errors import CertificateInvalid, ConsentroidError, NodeFailed
 from .federation_cli import federation_app, node_app
 
@@ -22,13 +26,15 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
-    epilog="Exit codes: 0 done, 1 certificate refuted, 2 bad input, 3 a node failed, 130 interrupted.",
+    epilog="Exit codes: 0 done, 1 certificate refuted, 2 bad input, 3 a node failed, 4 not re-checked in time, "
+    "130 interrupted.",
 )
 app.command()(demo)
 app.command()(fit)
 app.command()(replay)
 app.command()(compare)
 app.command()(report)
+app.command()(verify)
 app.add_typer(bench_app, name="bench")
 app.add_typer(federation_app, name="federation")
 app.add_typer(node_app, name="node")
