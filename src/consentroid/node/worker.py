@@ -58,7 +58,11 @@ class NodeWorker:
             domain = Domain(np.asarray(request.lower), np.asarray(request.upper))
             if domain.n_features != data.n_features:
                 raise NodeRefused(f"rows have {data.n_features} features, the domain has {domain.n_features}")
-            domain.check(self.name, points)
+            outside = np.any((points < domain.lower) | (points > domain.upper), axis=0)
+            if outside.any():  # which feature, but not which value: that would tell part of a row
+                named = self._features or tuple(f"feature {d}" for d in range(data.n_features))
+                where = ", ".join(name for name, out in zip(named, outside, strict=True) if out)
+                raise NodeRefused(f"rows lie outside the domain in {where}; widen the domain or leave those rows out")
         return Description(
             node=self.name,
             n_points=len(data.points),
