@@ -1,4 +1,4 @@
-"""`consentroid demo --federated`: real processes and mutual TLS on this machine, a node killed and back, and a proof."""
+"""`consentroid demo --federated`: real processes, mutual TLS, a node killed and back again, and a proof."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from .settings import Settings
 NAMES = ("berlin", "lyon", "turin")
 VICTIM = "lyon"
 KILL_AFTER_ROUND = 3
-LIMITS = {"silence": 4.0, "call": 4.0, "pace": 0.4}
+LIMITS = {"silence": 4.0, "call": 4.0, "pace": 0.25}
 
 
 def federated_demo(out: Path, console: Console) -> None:

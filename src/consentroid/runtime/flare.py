@@ -19,6 +19,7 @@ from nvflare.apis.fl_context import FLContext
 from nvflare.apis.shareable import Shareable
 
 from .. import wire
+from ..errors import NodeFailed
 from ..messages import Failure, Query, Request, Response
 from .flare_protocol import ASK, COLLECT, DONE, TOPIC, WORKING, Limits
 from .metered import decoded
@@ -61,8 +62,8 @@ class FlareRuntime:
         return self._nodes
 
     def exchange(self, requests: Sequence[Request]) -> list[Response]:
-        if self.lost:  # FLARE does not bring a node back into a running job
-            return [self.lost.get(node, Failure(node, "another node was lost")) for node in self._nodes]
+        for failure in self.lost.values():  # FLARE does not bring a node back into a running job: asking again is idle
+            raise NodeFailed(failure.node, failure.reason)
         time.sleep(max(self._limits.pace - (time.monotonic() - self._last_exchange), 0.0))
         self._last_exchange = time.monotonic()
         number = next(self._numbers)

@@ -44,8 +44,9 @@ log = logging.getLogger(__name__)
 class Desk:
     """Answers requests one at a time, in a thread of its own; knows nothing of FLARE."""
 
-    def __init__(self, node: str, worker: Callable[[], NodeWorker]) -> None:
+    def __init__(self, node: str, worker: Callable[[], NodeWorker], poll: float = POLL) -> None:
         self._node = node
+        self._poll = poll
         self._open = worker
         self._worker: NodeWorker | None = None
         self._answers: OrderedDict[str, Future[bytes]] = OrderedDict()
@@ -66,7 +67,7 @@ class Desk:
         if answer is None:
             return UNKNOWN, b""
         try:
-            return DONE, answer.result(POLL)
+            return DONE, answer.result(self._poll)
         except NotYet:
             return WORKING, b""
 
@@ -139,15 +140,22 @@ class ConsentroidSite(Executor):  # type: ignore[misc]
         return make_reply(ReturnCode.TASK_UNKNOWN)
 
     def _handle(self, topic: str, request: Shareable, fl_ctx: FLContext) -> Shareable:
-        call, identifier, data = request.get("call"), request.get("id"), request.get("data")
-        if self._desk is None or not isinstance(identifier, str) or len(identifier) > MAX_IDENTIFIER:
+        if self._desk is None:
             return make_reply(ReturnCode.BAD_REQUEST_DATA)
-        if call == ASK and isinstance(data, bytes):
-            state, answer = self._desk.ask(identifier, data)
-        elif call == COLLECT:
-            state, answer = self._desk.collect(identifier)
-        else:
-            return make_reply(ReturnCode.BAD_REQUEST_DATA)
-        reply = make_reply(ReturnCode.OK)
-        reply.update({"id": identifier, "state": state, "data": answer})
-        return reply
+        return serve(self._desk, request)
+
+
+def serve(desk: Desk, request: Shareable) -> Shareable:
+    """One call from the coordinator, in FLARE's envelope."""
+    call, identifier, data = request.get("call"), request.get("id"), request.get("data")
+    if not isinstance(identifier, str) or len(identifier) > MAX_IDENTIFIER:
+        return make_reply(ReturnCode.BAD_REQUEST_DATA)
+    if call == ASK and isinstance(data, bytes):
+        state, answer = desk.ask(identifier, data)
+    elif call == COLLECT:
+        state, answer = desk.collect(identifier)
+    else:
+        return make_reply(ReturnCode.BAD_REQUEST_DATA)
+    reply = make_reply(ReturnCode.OK)
+    reply.update({"id": identifier, "state": state, "data": answer})
+    return reply

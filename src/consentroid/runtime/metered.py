@@ -8,6 +8,7 @@ the messages of a real federation.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from .. import wire
 from ..errors import MalformedMessage
@@ -69,6 +70,7 @@ def encoded(node: str, response: Response) -> bytes:
 def decoded(node: str, data: bytes) -> Response:
     """A response from bytes; what cannot be read becomes a failure of its node."""
     try:
-        return wire.decode_response(data)
+        response = wire.decode_response(data)
+        return replace(response, node=node) if isinstance(response, Failure) else response  # it can blame no other
     except MalformedMessage as error:
         return Failure(node, f"sent a malformed message: {error}")
