@@ -18,8 +18,9 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
+from .order import Order
 from .rows import Rows
-from .search import ATTAINED, PROVED, Order, Tasks, search
+from .search import ATTAINED, PROVED, Tasks, search
 
 Array = NDArray[np.float64]
 

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from .search import OPEN, Order, Tasks, search
+from .order import Order
+from .search import OPEN, Tasks, search
 
 Array = NDArray[np.float64]
 

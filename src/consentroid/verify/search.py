@@ -8,9 +8,7 @@ Rows are assigned one after the other. With only some rows assigned the same for
 remaining rows cost in any case), is a lower bound for all completions; where it reaches the claim, the completions need
 no further look. If nothing is left, the claim holds. If a complete assignment stays below, its centroids refute it.
 
-The order rule n_p · (m_k − m_l) ≥ 0 enters by weak duality: subtracting u_p n_p · (m_k − m_l) with any u_p ≥ 0 changes
-prices and can only lower the minimum over obeying centroids. Good u are sought by coordinate ascent; bad luck there
-costs time, never truth.
+The order rule enters by weak duality (`order.py`): its multipliers shift the prices, and a bound holds for any of them.
 
 Many tasks (leaves, or parts of leaves) are searched at once, one array entry a partial assignment, so that plain numpy
 is fast enough.
@@ -19,41 +17,19 @@ is fast enough.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
+
+from .order import Order, ascend, parabolas, polish
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 PROVED, ATTAINED, OPEN = 0, 1, 2  # OPEN: neither, within the effort allowed
 BLOCK = 4096  # partial assignments expanded at once: bounds memory and makes the search depth-first beyond it
-
-
-@dataclass(frozen=True)
-class Order:
-    """The order rule as P pairs: Σ_kd coefficients[p, k, d] m[k, d] ≥ 0."""
-
-    coefficients: Array  # (P, K, D)
-
-    @classmethod
-    def of(cls, references: Array | None, n_clusters: int, n_features: int) -> Order:
-        if references is None:
-            return cls(np.zeros((0, n_clusters, n_features)))
-        rows = []
-        for k in range(n_clusters):
-            for other in range(k + 1, n_clusters):
-                row = np.zeros((n_clusters, n_features))
-                row[k], row[other] = references[k] - references[other], references[other] - references[k]
-                rows.append(row)
-        return cls(np.array(rows).reshape(-1, n_clusters, n_features))
-
-    def slack(self, centroids: Array) -> Array:
-        return np.einsum("pkd,...kd->...p", self.coefficients, centroids)
-
-    def priced(self, multipliers: Array) -> Array:
-        return np.einsum("...p,pkd->...kd", multipliers, self.coefficients)
 
 
 @dataclass(frozen=True)
@@ -74,8 +50,8 @@ class Tasks:
 @dataclass(frozen=True)
 class Outcome:
     status: Integers  # (B,)
-    value: Array  # (B,) where attained: at `centroids`
-    centroids: Array  # (B, K, D)
+    value: Array  # (B,) where attained
+    centroids: Array  # (B, K, D) there; under the order rule they may violate it by rounding
 
 
 @dataclass(frozen=True)
@@ -100,15 +76,6 @@ class _Block:
         )
 
 
-def parabolas(weight: Array, linear: Array, lower: Array, upper: Array) -> tuple[Array, Array]:
-    """min of W‖m‖² + ⟨q, m⟩ over boxes, for arrays (..., K) and (..., K, D): values (..., K) and minimisers."""
-    w = weight[..., None]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        free = np.where(w > 0, linear / (-2.0 * w), np.where(linear >= 0, -np.inf, np.inf))
-    m = np.minimum(np.maximum(free, lower), upper)
-    return ((w * m + linear) * m).sum(axis=-1), m
-
-
 def search(
     rows: Array, weights: Array, tasks: Tasks, rule: Order, effort: int, *, improve: bool = False,
     deadline: float = np.inf,
@@ -123,7 +90,7 @@ def search(
     status = np.full(n_tasks, PROVED)
     value, centroids = np.full(n_tasks, np.inf), np.zeros_like(tasks.price)
     squares = weights * (rows**2).sum(axis=1)
-    stack = [_refined(block, tasks, rule, 30)[0] for block in _start(rows, weights, squares, tasks, rule)]
+    stack = _start(rows, weights, squares, tasks, rule, cutoff)
     while stack:
         block = stack.pop()
         block = block.pick(status[block.task] != OPEN if improve else status[block.task] == PROVED)
@@ -147,19 +114,21 @@ def search(
     return Outcome(status, value, centroids)
 
 
-def _start(rows: Array, weights: Array, squares: Array, tasks: Tasks, rule: Order) -> list[_Block]:
-    """One state a task, its fixed rows assigned."""
+def _start(
+    rows: Array, weights: Array, squares: Array, tasks: Tasks, rule: Order, cutoff: Array
+) -> list[_Block]:
+    """One state a task, its fixed rows assigned; tasks that need no search are left out."""
     n_tasks = len(tasks.order)
     position = np.argsort(tasks.order, axis=1)  # (B, J): when a row is assigned
     fixed = position < tasks.n_fixed[:, None]
     member = tasks.allowed & fixed[:, :, None]  # (B, J, K), one cluster a fixed row
     weight = np.einsum("bjk,j->bk", member, weights)
     total = np.einsum("bjk,jd->bkd", member, weights[:, None] * rows)
-    states = _Block(0, np.arange(n_tasks), weight, total, fixed @ squares, np.zeros((n_tasks, len(rule.coefficients))))
+    states = _Block(0, np.arange(n_tasks), weight, total, fixed @ squares, np.zeros((n_tasks, rule.n_pairs)))
     blocks = []
     for depth in np.unique(tasks.n_fixed):
         part = states.pick(tasks.n_fixed == depth)
-        blocks.append(_Block(int(depth), part.task, part.weight, part.total, part.constant, part.multipliers))
+        blocks.append(_below(replace(part, depth=int(depth)), tasks, rule, cutoff, polish)[0])
     return blocks
 
 
@@ -187,72 +156,38 @@ def _expand(
     weight[each, cluster] += w[state]
     total[each, cluster] += (w[:, None] * y)[state]
     children = _Block(block.depth + 1, b[state], weight, total, constant[state], block.multipliers[state])
-    if len(rule.coefficients) == 0 or len(state) == 0:
+    if rule.n_pairs == 0 or len(state) == 0:
         return children, bound[state, cluster]
-    children, refined = _refined(children, tasks, rule, 2, cutoff)
-    refined += tasks.tail[children.task, children.depth]
-    below = refined < cutoff[children.task]
-    return children.pick(below), refined[below]
+    return _below(children, tasks, rule, cutoff, ascend)
 
 
-def _refined(
-    block: _Block, tasks: Tasks, rule: Order, sweeps: int, cutoff: Array | None = None
+def _below(
+    block: _Block, tasks: Tasks, rule: Order, cutoff: Array, method: Callable[..., tuple[Array, Array, Array]]
 ) -> tuple[_Block, Array]:
-    """Raise the bounds (without tails) by coordinate ascent over the multipliers u ≥ 0 of the order rule."""
-    b, u = block.task, block.multipliers.copy()
-    lower, upper, constant = tasks.lower[b], tasks.upper[b], block.constant
-    unpriced = tasks.price[b] - 2.0 * block.total
-    values, m = parabolas(block.weight, unpriced - rule.priced(u), lower, upper)
-    bound = values.sum(axis=1) + constant
-    w = np.maximum(block.weight, 0.05 * block.weight.sum(axis=1, keepdims=True) + 1e-300)
-    live = np.arange(len(b))
-    for _ in range(sweeps):
-        if cutoff is not None:
-            live = live[bound[live] + tasks.tail[b[live], block.depth] < cutoff[b[live]]]
-        if len(live) == 0:
-            break
-        for p, coefficient in enumerate(rule.coefficients):
-            slack = (coefficient * m[live]).sum(axis=(1, 2))
-            i = live[(slack < 0) | ((slack > 0) & (u[live, p] > 0))]
-            if len(i) == 0:
-                continue
-            slack = (coefficient * m[i]).sum(axis=(1, 2))
-            free = (m[i] > lower[i]) & (m[i] < upper[i])
-            curvature = (coefficient**2 * free / (2.0 * w[i])[:, :, None]).sum(axis=(1, 2))
-            whole = (coefficient**2 / (2.0 * w[i])[:, :, None]).sum(axis=(1, 2))
-            step = -slack / np.maximum(np.maximum(curvature, 0.1 * whole), 1e-300)
-            for scale in (1.0, 0.2):
-                trial = u[i].copy()
-                trial[:, p] = np.maximum(trial[:, p] + scale * step, 0.0)
-                values, at = parabolas(block.weight[i], unpriced[i] - rule.priced(trial), lower[i], upper[i])
-                reached = values.sum(axis=1) + constant[i]
-                better = reached > bound[i]
-                j = i[better]
-                u[j], m[j], bound[j] = trial[better], at[better], reached[better]
-                i, step = i[~better], step[~better]
-                if len(i) == 0:
-                    break
-    return _Block(block.depth, b, block.weight, block.total, constant, u), bound
+    """The states whose bound stays below the cutoff even with better multipliers, and their bounds."""
+    b = block.task
+    rest = block.constant + tasks.tail[b, block.depth]
+    linear = tasks.price[b] - 2.0 * block.total
+    u, bound, _ = method(
+        block.weight, linear, tasks.lower[b], tasks.upper[b], rule, block.multipliers, cutoff[b] - rest
+    )
+    below = bound + rest < cutoff[b]
+    return replace(block, multipliers=u).pick(below), (bound + rest)[below]
 
 
 def _complete(
     block: _Block, tasks: Tasks, rule: Order, cutoff: Array, status: Integers, value: Array, centroids: Array,
     improve: bool,
 ) -> None:  # fmt: skip
-    """All rows are assigned: the minimiser either attains less than claimed or shows what the rule still needs."""
-    block, bound = _refined(block, tasks, rule, 60, cutoff)
-    linear = tasks.price[block.task] - 2.0 * block.total - rule.priced(block.multipliers)
-    m = parabolas(block.weight, linear, tasks.lower[block.task], tasks.upper[block.task])[1]
-    obeys = np.all(rule.slack(m) >= 0.0, axis=1)
-    attained = ((block.weight[:, :, None] * m + tasks.price[block.task] - 2.0 * block.total) * m).sum(axis=(1, 2))
-    attained += block.constant
+    """All rows are assigned: the minimiser attains less than claimed, or the rule lifts the bound to the claim."""
+    b = block.task
+    linear, lower, upper = tasks.price[b] - 2.0 * block.total, tasks.lower[b], tasks.upper[b]
+    enough = cutoff[b] - block.constant
+    _, bound, m = polish(block.weight, linear, lower, upper, rule, block.multipliers, enough)
+    bound += block.constant
     for s in np.argsort(bound, kind="stable"):
-        b = block.task[s]
-        if bound[s] >= cutoff[b]:
-            continue
-        if obeys[s] and attained[s] < min(cutoff[b], value[b]):
-            value[b], centroids[b], status[b] = attained[s], m[s], ATTAINED
+        i = b[s]
+        if bound[s] < min(cutoff[i], value[i]):
+            value[i], centroids[i], status[i] = bound[s], m[s], ATTAINED
             if improve:
-                cutoff[b] = attained[s]
-        elif not obeys[s] and status[b] == PROVED:
-            status[b] = OPEN
+                cutoff[i] = bound[s]
