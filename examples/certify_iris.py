@@ -45,8 +45,9 @@ def main(seconds: float, out: Path) -> Path:
     for (name, verdict), colour in zip(verdicts.items(), ("#8a929b", "#dc5b2e", "#3366cc")):
         records = verdict.result.history
         gaps = [100 * max(verdict.cost - record.lower, 0) / verdict.cost for record in records]
-        axes.step([record.seconds for record in records], gaps, where="post", lw=2, color=colour, label=name)
-    axes.set(xlabel="seconds", ylabel="gap of scikit-learn's clustering, %", yscale="log")
+        seconds_of = [record.seconds for record in records]
+        axes.step(seconds_of, gaps, where="post", lw=2, marker="o", ms=3.5, color=colour, label=name)
+    axes.set(xlabel="seconds", ylabel="gap of scikit-learn's clustering, %", xscale="log", yscale="log")
     axes.axhline(0.1, color="#2c9c69", lw=1, ls=":")
     axes.annotate("asked for", (1, 0.1), (0, 4), xycoords=("axes fraction", "data"), textcoords="offset points",
                   color="#2c9c69", ha="right")  # fmt: skip

@@ -82,6 +82,15 @@ def test_no_baseline_beats_the_bound() -> None:
     assert set(comparison.as_dict()) == {"lower_bound", "methods"}
 
 
+def test_virtual_nodes_change_the_bound_only() -> None:
+    rows = blobs(6, (8, 7))
+    whole, split = (compare(rows, 2, gap=1e-3, most_rows=most) for most in (None, 4))
+    assert len(split.result.node_names) == 4
+    assert [line.cost for line in whole.lines[1:]] == [line.cost for line in split.lines[1:]]
+    assert split.result.certified
+    assert split.lower_bound <= whole.lines[0].cost
+
+
 def test_unknown_baseline() -> None:
     with pytest.raises(InvalidInput, match="unknown baseline 'magic'; choose one of lloyd"):
         run_baseline("magic", {"a": [[0.0]]}, 1)

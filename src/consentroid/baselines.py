@@ -33,6 +33,7 @@ from .errors import InvalidInput
 from .primal import canonical
 from .problem import NodeData, Problem, clustering_cost
 from .quality import ClusterSums, nearest
+from .virtual_nodes import split_nodes
 
 Array = NDArray[np.float64]
 
@@ -258,10 +259,17 @@ def compare(
     baselines: Sequence[str] = tuple(BASELINES),
     weights: Mapping[str, ArrayLike] | None = None,
     seed: int = 0,
+    most_rows: int | None = None,
     **options: Any,
 ) -> Comparison:
-    """consentroid and the baselines on the same rows; `options` go to `fit` (gap, time_limit, ...)."""
+    """consentroid and the baselines on the same rows; `options` go to `fit` (gap, time_limit, ...).
+
+    With `most_rows`, nodes with more rows take part in consentroid's run as several virtual ones (`split_nodes`).
+    """
     outcomes = [run_baseline(method, rows, n_clusters, weights=weights, seed=seed) for method in baselines]
+    if most_rows is not None:
+        named = rows if isinstance(rows, Mapping) else {f"node{i + 1}": table for i, table in enumerate(rows)}
+        rows, weights = split_nodes(named, n_clusters, most_rows=most_rows, weights=weights, seed=seed)
     result = fit(rows, n_clusters, weights=weights, seed=seed, **options)
     lower = result.lower_bound
     traffic = (result.rounds, result.bytes_up, result.bytes_down)
