@@ -139,9 +139,10 @@ def run(
         coordinator.resume(saved.load(coordinator.initial_state()))
     elif init is not None:
         coordinator.run_state.candidates = np.array(init, dtype=float).reshape(1, settings.n_clusters, -1)
+    coordinator.run_state.certificate.resolution = channel.resolution(agreed)
     try:
         coordinator.maximise_dual()
-        if settings.prove and coordinator.run_state.stop_reason in ("dual_optimal", "dual_rounds", None):
+        if settings.prove and coordinator.run_state.stop_reason in ("dual_optimal", "dual_stalled", None):
             Prover(coordinator).prove()
     except KeyboardInterrupt:  # what was proven stays proven
         coordinator.run_state.stop_reason = "interrupted"

@@ -19,21 +19,55 @@ from numpy.typing import NDArray
 
 from .certificate import Leaf, sum_down
 from .consensus import balanced
+from .dual._master import Master, solve_flat_master
 from .symmetry import Symmetry
 
 Array = NDArray[np.float64]
+Index = NDArray[np.int64]
 
-MAX_PRICINGS = 3  # of one box before it is split
-WORTHWHILE = 0.3  # share of the missing bound that a pricing must have gained to be followed by another
+MAX_PRICINGS = 1  # of one box before it is split
+CUTS_KEPT = 8  # of each node and box
+
+
+@dataclass(frozen=True)
+class Cuts:
+    """What the nodes attained in a box: node, cost f_i(m) and centroids m, valid at every price."""
+
+    node: Index  # (C,) ascending
+    cost: Array  # (C,)
+    point: Array  # (C, K, D)
+
+    @classmethod
+    def none(cls, n_clusters: int, n_features: int) -> Cuts:
+        return cls(np.empty(0, dtype=np.int64), np.empty(0), np.empty((0, n_clusters, n_features)))
+
+    def plus(self, costs: Array, centroids: Array) -> Cuts:
+        """One more cut of every node; of each node the oldest beyond `CUTS_KEPT` is dropped."""
+        node = np.concatenate([self.node, np.arange(len(costs))])
+        order = np.argsort(node, kind="stable")
+        node = node[order]
+        newer = np.searchsorted(node, node, side="right") - np.arange(len(node))  # this cut and the newer ones of its node
+        order, node = order[newer <= CUTS_KEPT], node[newer <= CUTS_KEPT]
+        cost, point = np.concatenate([self.cost, costs]), np.concatenate([self.point, centroids])
+        return Cuts(node, cost[order], point[order])
+
+    def inside(self, boxes: Array) -> Cuts:
+        """Those that a smaller box still allows."""
+        kept = np.all((self.point >= boxes[0]) & (self.point <= boxes[1]), axis=(1, 2))
+        return Cuts(self.node[kept], self.cost[kept], self.point[kept])
+
+    def offsets(self, n_nodes: int) -> Index:
+        return np.searchsorted(self.node, np.arange(n_nodes + 1)).astype(np.int64)
 
 
 @dataclass(frozen=True)
 class Box:
-    """A part of the domain with the proof of its bound, and the prices to try next."""
+    """A part of the domain with the proof of its bound, the prices to try next, and the cuts known in it."""
 
     boxes: Array  # (2, K, D)
     proof: Leaf  # of this box or of one that contains it
-    prices: Array  # (N, K, D)
+    trials: Array  # (T, N, K, D): prices to try next, all in one exchange
+    cuts: Cuts
     pricings: int = 0
 
     @property
@@ -104,62 +138,82 @@ class Tree:
 
 @dataclass(frozen=True)
 class Evaluated:
-    """What all nodes said about one box at its prices."""
+    """What all nodes said about one box at each of its trial prices."""
 
     box: Box
-    node_bounds: Array  # (N,)
-    centroids: Array  # (N, K, D)
-    optimal: bool
+    node_bounds: Array  # (T, N)
+    node_values: Array  # (T, N)
+    centroids: Array  # (T, N, K, D)
 
 
-def process(tree: Tree, results: list[Evaluated], cutoff: float, target: float, levels: int = 1) -> None:
-    """Close, price again or split every evaluated box."""
+def process(tree: Tree, results: list[Evaluated], cutoff: float, target: float) -> None:
+    """Close, price again or split every evaluated box; prices aim at a bound of `target`."""
     for result in results:
         tree.n_evaluated += 1
-        box, bound = result.box, sum_down(result.node_bounds)
-        gained = bound - box.bound
-        if bound > box.bound:
-            box = replace(box, proof=Leaf(box.boxes, box.prices, result.node_bounds))
+        best = int(np.argmax(result.node_bounds.sum(axis=1)))
+        box = _learned(result, best)
         if box.bound >= cutoff:
             tree.close(box.leaf)
-        elif box.pricings < MAX_PRICINGS and gained > WORTHWHILE * (cutoff - box.bound):
-            tree.push(replace(box, prices=_next_prices(result, bound, target), pricings=box.pricings + 1))
-        else:
-            box = replace(box, prices=_next_prices(result, bound, target))
-            for child in split(box, result.centroids, levels):
-                if excluded(child.boxes, tree.symmetry):
-                    tree.close(Leaf(child.boxes, None, None))
-                else:
-                    tree.push(child)
+            continue
+        master = _master(box, result.centroids[best], target)
+        trials = _trials(box, result.centroids[best], master, target)
+        if box.pricings < MAX_PRICINGS and master.value >= cutoff:
+            tree.push(replace(box, trials=trials[1:], pricings=box.pricings + 1))
+            continue
+        for child in split(box, result.centroids[best], trials):
+            if excluded(child.boxes, tree.symmetry):
+                tree.close(Leaf(child.boxes, None, None))
+            else:
+                tree.push(child)
 
 
-def _next_prices(result: Evaluated, bound: float, target: float) -> Array:
-    """Polyak step towards the incumbent's cost along the nodes' disagreement, the projected subgradient in price space."""
-    disagreement = result.centroids - result.centroids.mean(axis=0)
-    squared = float(np.sum(disagreement**2))
-    if squared <= 0.0:
-        return result.box.prices
-    return balanced(result.box.prices + (target - bound) / squared * disagreement)
+def _learned(result: Evaluated, best: int) -> Box:
+    """The box with what its evaluation taught: a better proof, perhaps, and cuts of every node."""
+    box, cuts = result.box, result.box.cuts
+    for prices, values, centroids in zip(box.trials, result.node_values, result.centroids, strict=True):
+        cuts = cuts.plus(values - np.sum(prices * centroids, axis=(1, 2)), centroids)
+    box = replace(box, cuts=cuts)
+    if sum_down(result.node_bounds[best]) > box.bound:
+        box = replace(box, proof=Leaf(box.boxes, box.trials[best], result.node_bounds[best]))
+    return box
 
 
-def split(box: Box, centroids: Array, levels: int) -> list[Box]:
-    """Halve the box where disagreement × width is largest, at the mean of the nodes' centroids but not near an edge."""
+def _proximity(box: Box, centroids: Array, target: float) -> float:
+    """At which one cut alone promises a bound of `target`: a Polyak step."""
+    squared = float(np.sum((centroids - centroids.mean(axis=0)) ** 2))
+    return squared / max(target - box.bound, 1e-12 * abs(target)) if squared > 0.0 else 1.0
+
+
+def _master(box: Box, centroids: Array, target: float) -> Master:
+    """Master of the proximal bundle around the best prices."""
+    assert box.proof.prices is not None
+    offsets = box.cuts.offsets(len(centroids))
+    points = box.cuts.point.reshape(len(box.cuts.point), -1)
+    return solve_flat_master(box.cuts.cost, points, offsets, box.proof.prices, _proximity(box, centroids, target))
+
+
+def _trials(box: Box, centroids: Array, master: Master, target: float) -> Array:
+    """The best prices so far, the master's, and a Polyak step."""
+    assert box.proof.prices is not None
+    step = (centroids - centroids.mean(axis=0)) / _proximity(box, centroids, target)
+    return np.stack([box.proof.prices, balanced(master.prices), balanced(box.proof.prices + step)])
+
+
+def split(box: Box, centroids: Array, trials: Array) -> list[Box]:
+    """Cut the box in two where the nodes' centroids disagree most, and wide, at their mean but not near an edge."""
     lower, upper = box.boxes
     width = upper - lower
-    disagreement = np.abs(centroids - centroids.mean(axis=0)).sum(axis=0)
-    score = disagreement * width
+    mean = centroids.mean(axis=0)
+    score = np.abs(centroids - mean).sum(axis=0) * width
     if not np.any(score > 0):
         score = width
     k, d = np.unravel_index(int(np.argmax(score)), score.shape)
-    at = np.clip(
-        centroids[:, k, d].mean(), lower[k, d] + 0.2 * width[k, d], upper[k, d] - 0.2 * width[k, d]
-    )
+    at = np.clip(mean[k, d], lower[k, d] + 0.2 * width[k, d], upper[k, d] - 0.2 * width[k, d])
     children = []
     for side in (0, 1):
         boxes = box.boxes.copy()
         boxes[1 - side, k, d] = at
-        child = replace(box, boxes=boxes, pricings=0)
-        children.extend([child] if levels <= 1 else split(child, np.clip(centroids, *boxes), levels - 1))
+        children.append(Box(boxes, box.proof, trials, box.cuts.inside(boxes)))
     return children
 
 

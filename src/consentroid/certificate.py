@@ -36,13 +36,13 @@ VERSION = 1
 
 
 def sum_down(terms: Sequence[float] | Array) -> float:
-    """A number not above the exact sum."""
-    return math.nextafter(math.fsum(terms), -math.inf)
+    """A number not above the exact sum; `fsum` rounds correctly, so one step down suffices."""
+    return math.nextafter(math.fsum(terms), -math.inf) if np.any(terms) else 0.0
 
 
 def sum_up(terms: Sequence[float] | Array) -> float:
     """A number not below the exact sum."""
-    return math.nextafter(math.fsum(terms), math.inf)
+    return math.nextafter(math.fsum(terms), math.inf) if np.any(terms) else 0.0
 
 
 def relative_gap(lower: float, upper: float) -> float:
@@ -78,10 +78,11 @@ class Certificate:
     node_costs: Array | None = None
     lower: float = 0.0  # squared distances: always true
     upper: float = math.inf
+    resolution: float = 0.0  # costs below this are rounding: floating point has no better centroids
 
     @property
     def gap(self) -> float:
-        return relative_gap(self.lower, self.upper)
+        return 0.0 if self.upper - self.lower <= self.resolution else relative_gap(self.lower, self.upper)
 
     def offer_cost(self, centroids: Array, node_costs: Array) -> bool:
         """Take centroids as incumbent if they are better than the present ones."""

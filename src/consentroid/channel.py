@@ -66,6 +66,11 @@ class Channel:
             np.max([_required(d.upper, d.node) for d in described], axis=0),
         )
 
+    def resolution(self, domain: Domain) -> float:
+        """Cost that rounding the centroids to floating point can cause: weight × (2^-50 of the largest coordinate)²."""
+        largest = np.maximum(np.abs(domain.lower), np.abs(domain.upper))
+        return float(sum(d.weight for d in self.described) * np.sum((largest * 2.0**-50) ** 2))
+
     def ask(self, queries: Sequence[Query]) -> list[Reply]:
         """Send one query to each node; all replies, or an error that names the node."""
         self.round += 1

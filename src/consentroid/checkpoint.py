@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .branching import Box, Tree
+from .branching import Box, Cuts, Tree
 from .certificate import Certificate, Leaf
 from .dual.base import DualEvaluation
 from .dual.checkpoint import from_arrays, to_arrays
@@ -113,6 +113,7 @@ def _pack(run: Run) -> tuple[dict[str, Any], Arrays]:
         "candidates": run.candidates,
         "anchors": run.anchors,
         "incumbent_counts": run.incumbent_counts,
+        "incumbent_sums": run.incumbent_sums,
     }
     arrays |= {name: array for name, array in optional.items() if array is not None}
     arrays |= _prefixed("leaf", _pack_leaves(certificate.leaves))
@@ -141,7 +142,7 @@ def _unpack(header: dict[str, Any], arrays: Arrays, dual_state_like: Any) -> Run
     )
     run = Run(certificate, symmetry=Symmetry(header["rule"], arrays.get("references")))
     run.candidates, run.anchors = arrays.get("candidates"), arrays.get("anchors")
-    run.incumbent_counts = arrays.get("incumbent_counts")
+    run.incumbent_counts, run.incumbent_sums = arrays.get("incumbent_counts"), arrays.get("incumbent_sums")
     for name in ("dual_value", "phase", "stop_reason", "elapsed", "round"):
         setattr(run, name, header[name])
     run.bytes_up, run.bytes_down = header["bytes"]
@@ -193,11 +194,16 @@ def _pack_boxes(tree: Tree) -> Arrays:
     return {
         "serial": np.array([serial for _, serial, _ in entries]),
         "boxes": np.array([box.boxes for box in boxes]),
-        "prices": np.array([box.prices for box in boxes]),
         "pricings": np.array([box.pricings for box in boxes]),
         "proof_boxes": np.array([box.proof.boxes for box in boxes]),
         "proof_prices": np.array([box.proof.prices for box in boxes]),
         "node_bounds": np.array([box.proof.node_bounds for box in boxes]),
+        "n_trials": np.array([len(box.trials) for box in boxes]),
+        "trials": np.concatenate([box.trials for box in boxes]),
+        "n_cuts": np.array([len(box.cuts.node) for box in boxes]),
+        "cut_node": np.concatenate([box.cuts.node for box in boxes]),
+        "cut_cost": np.concatenate([box.cuts.cost for box in boxes]),
+        "cut_point": np.concatenate([box.cuts.point for box in boxes]),
     }
 
 
@@ -205,11 +211,13 @@ def _unpack_boxes(stored: Arrays) -> list[tuple[int, Box]]:
     if not stored:
         return []
     proofs = map(Leaf, stored["proof_boxes"], stored["proof_prices"], stored["node_bounds"])
+    trials = np.split(stored["trials"], np.cumsum(stored["n_trials"])[:-1])
+    ends = np.cumsum(stored["n_cuts"])[:-1]
+    cuts = map(Cuts, *(np.split(stored[name], ends) for name in ("cut_node", "cut_cost", "cut_point")))
+    rest = (stored["serial"], stored["boxes"], proofs, trials, cuts, stored["pricings"])
     return [
-        (int(serial), Box(boxes, proof, prices, int(pricings)))
-        for serial, boxes, proof, prices, pricings in zip(
-            stored["serial"], stored["boxes"], proofs, stored["prices"], stored["pricings"], strict=True
-        )
+        (int(serial), Box(boxes, proof, prices, known, int(pricings)))
+        for serial, boxes, proof, prices, known, pricings in zip(*rest, strict=True)
     ]
 
 

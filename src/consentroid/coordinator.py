@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,21 +20,22 @@ from numpy.typing import NDArray
 from . import primal
 from .certificate import Certificate, Leaf
 from .channel import Channel
-from .consensus import Topology
+from .consensus import Topology, balanced
 from .dual.base import DualEvaluation, exhausted
 from .dual.registry import dual_named
 from .messages import Evaluate, Query, Reply, Solve
 from .problem import Domain
 from .run_state import Run
 from .settings import Settings
-from .symmetry import Symmetry, align
+from .symmetry import Symmetry, align, alignment
 from .trace import RoundRecord
 
 Array = NDArray[np.float64]
 OnRound = Callable[[RoundRecord], None]
 
 LIMITS = ("max_rounds", "time_limit", "interrupted")
-DUAL_ROUNDS = 150  # t_max of the paper: afterwards branch and bound takes over, if a proof is wanted
+PATIENCE = 4  # dual rounds in which the bound must rise for the dual loop to go on, where a proof is wanted
+DUAL_ROUNDS = 150  # t_max of the paper: branch and bound takes over at the latest
 
 
 class Coordinator:
@@ -116,15 +118,25 @@ class Coordinator:
         run.dual_state = self.dual.update(self.initial_state(), at)
         if settings.heuristic == "average":
             run.candidates = primal.average(at.centroids)
+        else:
+            run.dual_state = replace(run.dual_state, lam=self._lam_of_incumbent())
         run.stop_reason = self._limit_reached(at)
 
     def _reason_to_stop(self, at: DualEvaluation) -> str | None:
         reason = self._limit_reached(at)
         if reason is None and exhausted(self.dual, self.run_state.dual_state, self._worthwhile_increase()):
             return "dual_optimal"
-        if reason is None and self.settings.prove and self.channel.round >= DUAL_ROUNDS:
-            return "dual_rounds"
+        if reason is None and self.settings.prove and self._stalled():
+            return "dual_stalled"
         return reason
+
+    def _stalled(self) -> bool:
+        """Whether branching promises more than further prices: a proof is wanted and the bound hardly rises."""
+        rounds = [record for record in self.run_state.trace.records if record.phase == "dual"]
+        if len(rounds) < PATIENCE + 1:
+            return False
+        risen = self.run_state.certificate.lower - rounds[-PATIENCE].lower
+        return risen <= self._worthwhile_increase() or len(rounds) >= DUAL_ROUNDS
 
     def _limit_reached(self, at: DualEvaluation) -> str | None:
         run, settings = self.run_state, self.settings
@@ -200,7 +212,9 @@ class Coordinator:
         evaluation = primal.Evaluation.of(run.candidates, replies)
         for c, (candidate, node_costs) in enumerate(zip(run.candidates, evaluation.node_costs.T, strict=True)):
             if run.certificate.offer_cost(candidate, node_costs):
-                run.incumbent_counts = np.array([r.evaluated.counts[c] for r in replies if r.evaluated is not None])
+                parts = [reply.evaluated for reply in replies if reply.evaluated is not None]
+                run.incumbent_counts = np.array([part.counts[c] for part in parts])
+                run.incumbent_sums = np.array([part.sums[c] for part in parts])
         if run.trace.records and self.settings.heuristic == "average":
             run.trace.records[-1].cost = float(evaluation.costs.min())
         run.candidates = None
@@ -222,6 +236,19 @@ class Coordinator:
             return np.asarray(at.centroids[self.settings.reference_node])
         best = self.run_state.certificate.centroids
         return at.centroids[0] if best is None else best
+
+    def _lam_of_incumbent(self) -> Array:
+        """λ with prices −∇f_i at the incumbent: there every node's priced cost is stationary, and the optimal λ is of
+        this form wherever the duality gap is zero."""
+        run = self.run_state
+        assert run.certificate.centroids is not None
+        assert run.incumbent_counts is not None
+        assert run.incumbent_sums is not None
+        gradients = 2 * (run.incumbent_counts[:, :, None] * run.certificate.centroids - run.incumbent_sums)
+        if run.symmetry.references is not None:  # the nodes label their centroids by the references
+            order = alignment(run.certificate.centroids, run.symmetry.references)
+            gradients = gradients[:, order]
+        return self.topology.lam_for(balanced(-gradients))
 
     def _worthwhile_increase(self) -> float:
         """Below this increase of the bound another dual round is not worth its exchange."""

@@ -7,7 +7,7 @@ import time
 import numpy as np
 from numpy.typing import NDArray
 
-from .branching import Box, Evaluated, Tree, process
+from .branching import Box, Cuts, Evaluated, Tree, process
 from .certificate import Leaf
 from .coordinator import Coordinator
 from .messages import Evaluate, Query, Reply, Solve
@@ -29,7 +29,8 @@ class Prover:
             assert run.evaluation is not None, "the dual loop comes first"
             root = run.evaluation
             boxes = run.certificate.domain.boxes(coordinator.settings.n_clusters)
-            run.tree = Tree(Box(boxes, Leaf(boxes, root.prices, root.node_bounds), root.prices), run.symmetry)
+            cuts = Cuts.none(*boxes.shape[1:])
+            run.tree = Tree(Box(boxes, Leaf(boxes, root.prices, root.node_bounds), root.prices[None], cuts), run.symmetry)
             run.phase, run.stop_reason = "tree", None
         self.tree = run.tree
 
@@ -50,12 +51,16 @@ class Prover:
         started = time.perf_counter()
         self.coordinator.take_costs(replies)
         solved = [reply.solved for reply in replies if reply.solved is not None]
-        bounds = np.stack([part.bounds for part in solved], axis=1)  # (B, N)
-        centroids = np.stack([part.centroids for part in solved], axis=1)  # (B, N, K, D)
-        optimal = np.all([part.optimal for part in solved], axis=0)
-        results = [Evaluated(*entry) for entry in zip(batch, bounds, centroids, optimal, strict=True)]
+        bounds = np.stack([part.bounds for part in solved], axis=1)  # (trials of all boxes, N)
+        values = np.stack([part.values for part in solved], axis=1)
+        centroids = np.stack([part.centroids for part in solved], axis=1)  # (trials of all boxes, N, K, D)
+        ends = np.cumsum([len(box.trials) for box in batch])
+        results = [
+            Evaluated(box, bounds[end - len(box.trials) : end], values[end - len(box.trials) : end], centroids[end - len(box.trials) : end])
+            for box, end in zip(batch, ends, strict=True)
+        ]
         cutoff = run.certificate.upper * (1.0 - settings.gap)
-        process(self.tree, results, cutoff, run.certificate.upper, levels=2 if len(batch) < WIDE_ROUND else 1)
+        process(self.tree, results, cutoff, run.certificate.upper)
         if run.candidates is None or len(run.candidates) == 0:
             run.candidates = centroids[:1].mean(axis=1)
         run.certificate.raise_lower(min(self.tree.lower, run.certificate.upper))
@@ -66,8 +71,8 @@ class Prover:
     def _exchange(self, batch: list[Box]) -> list[Reply]:
         coordinator = self.coordinator
         run, settings = coordinator.run_state, coordinator.settings
-        boxes = np.array([box.boxes for box in batch])
-        prices = np.array([box.prices for box in batch])
+        boxes = np.repeat([box.boxes for box in batch], [len(box.trials) for box in batch], axis=0)
+        prices = np.concatenate([box.trials for box in batch])
         evaluate = None if run.candidates is None or len(run.candidates) == 0 else Evaluate(run.candidates)
         seconds = max(settings.time_limit - coordinator.seconds, 0.0)
         return coordinator.channel.ask(

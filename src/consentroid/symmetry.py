@@ -81,7 +81,12 @@ class Symmetry:
         return bool(np.all(np.diag(squared)[:, None] <= squared + tolerance))
 
 
-def align(centroids: Array, references: Array) -> Array:
-    """Relabel centroids to minimise Σ_k ‖m_k − r_k‖²; the result obeys the order rule."""
+def alignment(centroids: Array, references: Array) -> NDArray[np.intp]:
+    """The permutation of the centroids that minimises Σ_k ‖m_k − r_k‖²."""
     squared = ((references[:, None, :] - centroids[None, :, :]) ** 2).sum(axis=2)
-    return np.asarray(centroids[linear_sum_assignment(squared)[1]])
+    return np.asarray(linear_sum_assignment(squared)[1])
+
+
+def align(centroids: Array, references: Array) -> Array:
+    """Relabel centroids by `alignment`; the result obeys the order rule."""
+    return np.asarray(centroids[alignment(centroids, references)])

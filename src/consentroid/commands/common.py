@@ -23,7 +23,7 @@ REASONS = {
     "max_rounds": "the limit of rounds was reached",
     "time_limit": "the time limit was reached",
     "dual_optimal": "no prices give a better bound",
-    "dual_rounds": "the dual method has had its rounds",
+    "dual_stalled": "further prices promise little",
     "interrupted": "interrupted by the user",
 }
 
