@@ -17,6 +17,7 @@ from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import linprog
 
 from .order import Order
 from .rows import Rows
@@ -164,9 +165,30 @@ class NodeBounds:
         )
 
     def _exactly_refuted(self, part: _Part, shifted: Array) -> Refuted | None:
-        """The same centroids in the claim's own coordinates, judged in rational numbers."""
-        claim = part.claim
-        centroids = np.clip(shifted + self._rows.centre, *claim.boxes)
+        """Centroids found by the search violate the rule by rounding, perhaps: move them inwards a little."""
+        found = np.clip(shifted + self._rows.centre, *part.claim.boxes)
+        inner = found if self._rule.n_pairs == 0 else self._interior(part.claim.boxes)
+        for share in (0.0, 1e-14, 1e-12, 1e-10, 1e-8, 1e-6):
+            refuted = self._judged(part.claim, np.clip(found + share * (inner - found), *part.claim.boxes))
+            if refuted is not None:
+                return refuted
+        return None
+
+    def _interior(self, boxes: Array) -> Array:
+        """Centroids in the boxes whose least slack, in units of the normals' lengths, is as large as possible."""
+        rows = self._rule.coefficients.reshape(self._rule.n_pairs, -1)
+        lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+        centre = np.tile(self._rows.centre, len(boxes[0]))
+        sides = [(float(lo), float(hi)) for lo, hi in zip(boxes[0].ravel() - centre, boxes[1].ravel() - centre)]
+        goal = np.append(np.zeros(len(sides)), -1.0)
+        least = linprog(
+            goal, A_ub=np.hstack([-rows, lengths]), b_ub=np.zeros(len(rows)), bounds=[*sides, (None, None)]
+        )  # references are differences: the rule is the same in shifted coordinates
+        inner = least.x[:-1] if least.status == 0 else 0.5 * (boxes[0] + boxes[1]).ravel() - centre
+        return np.clip((inner + centre).reshape(boxes[0].shape), *boxes)
+
+    def _judged(self, claim: Claim, centroids: Array) -> Refuted | None:
+        """In the claim's own coordinates and in rational numbers."""
         m = [[Fraction(float(x)) for x in row] for row in centroids]
         for coefficients in self._rule.coefficients:
             slack = sum(Fraction(float(a)) * x for row, xs in zip(coefficients, m) for a, x in zip(row, xs))

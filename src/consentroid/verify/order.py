@@ -173,9 +173,8 @@ class _Interior:
         ds = dm @ rows.T + apart
         du, dalpha, dbeta = (aim - u * ds) / s - u, (aim - alpha * dm) / a - alpha, (aim + beta * dm) / b - beta
         step = _step(((s, ds), (u, du), (a, dm), (b, -dm), (alpha, dalpha), (beta, dbeta)))
-        return replace(
-            self, m=m + step * dm, s=s + step * ds, u=u + step * du, alpha=alpha + step * dalpha, beta=beta + step * dbeta
-        )
+        alpha, beta = alpha + step * dalpha, beta + step * dbeta
+        return replace(self, m=m + step * dm, s=s + step * ds, u=u + step * du, alpha=alpha, beta=beta)
 
 
 def _step(pairs: tuple[tuple[Array, Array], ...]) -> Array:
