@@ -42,7 +42,25 @@ class _Bound:
     boxes: Array  # (2, K, D)
     price: Array  # (K, D)
     bound: float
-    symmetry: Symmetry
+
+
+class _Point:
+    """Centroids with the cost that the node told for them."""
+
+    def __init__(self, centroids: Array, cost: float) -> None:
+        self.centroids = centroids
+        self.cost = cost
+        self._obedient: dict[bytes, Array | None] = {}
+
+    def obedient(self, symmetry: Symmetry) -> Array | None:
+        """A labelling that obeys the rule exactly, if it is easy to find; the cost does not depend on it."""
+        key = _key(symmetry)
+        if key not in self._obedient:
+            centroids = self.centroids
+            if symmetry.rule == "order" and symmetry.references is not None:
+                centroids = align(centroids, symmetry.references)
+            self._obedient[key] = centroids if symmetry.satisfied(centroids) else None
+        return self._obedient[key]
 
 
 class ReplyChecker:
@@ -52,8 +70,8 @@ class ReplyChecker:
         self.node = node
         self._weight: float | None = None
         self._extent: tuple[Array, Array] | None = None  # a box that holds the node's rows
-        self._points: deque[tuple[Array, float]] = deque(maxlen=POINTS_KEPT)
-        self._bounds: deque[_Bound] = deque(maxlen=BOUNDS_KEPT)
+        self._points: deque[_Point] = deque(maxlen=POINTS_KEPT)
+        self._bounds: dict[bytes, tuple[Symmetry, deque[_Bound]]] = {}  # by symmetry rule and references
 
     def check_description(self, request: Describe, description: Description) -> None:
         self._check_sender(description.node)
@@ -86,21 +104,20 @@ class ReplyChecker:
             if (asked is None) != (answered is None):
                 raise Contradiction(f"'{name}' was {'not ' if asked is None else ''}asked for, but the reply differs")
         symmetry = Symmetry(query.rule, query.references)
-        points: list[tuple[Array, float]] = []
+        points: list[_Point] = []
         bounds: list[_Bound] = []
         if query.evaluate is not None and reply.evaluated is not None:
             points += self._check_evaluated(query.evaluate, reply.evaluated)
         if query.solve is not None and reply.solved is not None:
-            attained, proven = self._check_solved(query.solve, reply.solved, symmetry)
+            attained, bounds = self._check_solved(query.solve, reply.solved, symmetry)
             points += attained
-            bounds += proven
-            self._check_bounds_against_points(proven, [*self._points, *points], symmetry)
+            _check_bounds_against_points(bounds, [*self._points, *points], symmetry)
         if query.statistics is not None and reply.counted is not None:
             self._check_counted(query.statistics, reply.counted, [*self._points, *points])
-        for bound in self._bounds:
-            self._check_bounds_against_points([bound], points, bound.symmetry)
+        for earlier, proven in self._bounds.values():
+            _check_bounds_against_points(list(proven), points, earlier)
         self._points.extend(points)
-        self._bounds.extend(bounds)
+        self._bounds.setdefault(_key(symmetry), (symmetry, deque(maxlen=BOUNDS_KEPT)))[1].extend(bounds)
 
     # ------------------------------------------------------------------ parts of a reply
 
@@ -108,9 +125,7 @@ class ReplyChecker:
         if name != self.node:
             raise Contradiction(f"answered under the name '{name}'")
 
-    def _check_solved(
-        self, asked: Solve, told: Solved, symmetry: Symmetry
-    ) -> tuple[list[tuple[Array, float]], list[_Bound]]:
+    def _check_solved(self, asked: Solve, told: Solved, symmetry: Symmetry) -> tuple[list[_Point], list[_Bound]]:
         _same_shape("centroids", told.centroids, asked.prices.shape)
         for name, array in (("bounds", told.bounds), ("values", told.values), ("optimal", told.optimal)):
             _same_shape(name, array, asked.prices.shape[:1])
@@ -140,15 +155,15 @@ class ReplyChecker:
         for i in some:
             if not symmetry.satisfied(told.centroids[i], 10 * TOLERANCE * reach * np.abs(told.centroids[i]).max()):
                 raise Contradiction(f"box {i}: its centroids break the symmetry rule '{symmetry.rule}'")
-        points = [(told.centroids[i], float(costs[i])) for i in some]
+        points = [_Point(told.centroids[i], float(costs[i])) for i in some]
         proven = [
-            _Bound(boxes, price, float(bound), symmetry)
+            _Bound(boxes, price, float(bound))
             for boxes, price, bound in zip(asked.boxes, asked.prices, told.bounds, strict=True)
             if np.isfinite(bound)
         ]
         return points, proven
 
-    def _check_evaluated(self, asked: Evaluate, told: Evaluated) -> list[tuple[Array, float]]:
+    def _check_evaluated(self, asked: Evaluate, told: Evaluated) -> list[_Point]:
         n, k, d = asked.candidates.shape
         _same_shape("costs", told.costs, (n,))
         _same_shape("counts", told.counts, (n, k))
@@ -161,9 +176,9 @@ class ReplyChecker:
             room = TOLERANCE * (np.abs(lower) + np.abs(upper) + 1e-300)
             if np.any(told.sums < lower - room) or np.any(told.sums > upper + room):
                 raise Contradiction("tells sums that no rows inside the domain can have")
-        return list(zip(asked.candidates, told.costs.tolist(), strict=True))
+        return [_Point(m, cost) for m, cost in zip(asked.candidates, told.costs.tolist(), strict=True)]
 
-    def _check_counted(self, asked: Statistics, told: Counted, points: list[tuple[Array, float]]) -> None:
+    def _check_counted(self, asked: Statistics, told: Counted, points: list[_Point]) -> None:
         n, _, k, d = asked.boxes.shape
         _same_shape("counts", told.counts, (n, k))
         _same_shape("sums", told.sums, (n, k, d))
@@ -173,7 +188,8 @@ class ReplyChecker:
             raise Contradiction("tells a negative weight of undecided rows")
         self._check_counts(told.counts, told.counts.sum(axis=1) + told.undecided)
         centres = asked.boxes.mean(axis=1)
-        for m, cost in points:
+        for point in points:
+            m, cost = point.centroids, point.cost
             offset = m - centres  # (B, K, D)
             terms = told.counts * (offset**2).sum(axis=2), -2.0 * (told.sums * offset).sum(axis=2)
             bound = terms[0].sum(axis=1) + terms[1].sum(axis=1) + told.constants
@@ -189,36 +205,37 @@ class ReplyChecker:
         if self._weight is not None and np.any(np.abs(totals - self._weight) > TOLERANCE * self._weight):
             raise Contradiction(f"tells counts of {totals[0]:g} in all for rows of weight {self._weight:g}")
 
-    # ------------------------------------------------------------------ against what it said before
 
-    def _check_bounds_against_points(
-        self, bounds: list[_Bound], points: list[tuple[Array, float]], symmetry: Symmetry
-    ) -> None:
-        """bound(p, b) ≤ f(m) + ⟨p, m⟩ for every known m in b that obeys the rule."""
-        if not bounds or not points:
-            return
-        shape = bounds[0].price.shape
-        labelled = [(_obedient(m, symmetry), f) for m, f in points if m.shape == shape]
-        known = [(m, f) for m, f in labelled if m is not None]
-        if not known:
-            return
-        m = np.array([point for point, _ in known])  # (P, K, D)
-        f = np.array([cost for _, cost in known])
-        boxes = np.array([bound.boxes for bound in bounds])  # (B, 2, K, D)
-        prices = np.array([bound.price for bound in bounds])
-        proven = np.array([bound.bound for bound in bounds])
-        inside = np.all((boxes[:, None, 0] <= m) & (m <= boxes[:, None, 1]), axis=(2, 3))  # (B, P)
-        if not inside.any():
-            return
-        value = f + np.einsum("bkd,pkd->bp", prices, m)
-        scale = np.abs(f) + np.einsum("bkd,pkd->bp", np.abs(prices), np.abs(m)) + np.abs(proven)[:, None]
-        broken = inside & (proven[:, None] > value + TOLERANCE * scale)
-        if broken.any():
-            b, p = (int(i[0]) for i in np.nonzero(broken))
-            raise Contradiction(
-                f"breaks concavity: it proved {proven[b]:.12g} for prices at which centroids of its own have the value "
-                f"{value[b, p]:.12g}"
-            )
+def _check_bounds_against_points(bounds: list[_Bound], points: list[_Point], symmetry: Symmetry) -> None:
+    """bound(p, b) ≤ f(m) + ⟨p, m⟩ for every known m in b that obeys the rule."""
+    if not bounds:
+        return
+    shape = bounds[0].price.shape
+    same = [(point.obedient(symmetry), point.cost) for point in points if point.centroids.shape == shape]
+    known = [(m, cost) for m, cost in same if m is not None]
+    if not known:
+        return
+    m = np.array([centroids for centroids, _ in known])  # (P, K, D)
+    f = np.array([cost for _, cost in known])
+    boxes = np.array([bound.boxes for bound in bounds])  # (B, 2, K, D)
+    prices = np.array([bound.price for bound in bounds])
+    proven = np.array([bound.bound for bound in bounds])
+    inside = np.all((boxes[:, None, 0] <= m) & (m <= boxes[:, None, 1]), axis=(2, 3))  # (B, P)
+    if not inside.any():
+        return
+    value = f + np.einsum("bkd,pkd->bp", prices, m)
+    scale = np.abs(f) + np.einsum("bkd,pkd->bp", np.abs(prices), np.abs(m)) + np.abs(proven)[:, None]
+    broken = inside & (proven[:, None] > value + TOLERANCE * scale)
+    if broken.any():
+        b, p = (int(i[0]) for i in np.nonzero(broken))
+        raise Contradiction(
+            f"breaks concavity: it proved {proven[b]:.12g} for prices at which centroids of its own have the value "
+            f"{value[b, p]:.12g}"
+        )
+
+
+def _key(symmetry: Symmetry) -> bytes:
+    return symmetry.rule.encode() + (b"" if symmetry.references is None else symmetry.references.tobytes())
 
 
 def box_is_empty(boxes: Array, symmetry: Symmetry) -> bool:
@@ -250,13 +267,6 @@ def box_is_empty(boxes: Array, symmetry: Symmetry) -> bool:
     )
     room = TOLERANCE * max(float(np.abs(boxes).max()), 1e-300)
     return bool(result.status == 0 and -result.fun <= room)
-
-
-def _obedient(centroids: Array, symmetry: Symmetry) -> Array | None:
-    """A labelling that obeys the rule exactly, if it is easy to find; the cost does not depend on it."""
-    if symmetry.rule == "order" and symmetry.references is not None:
-        centroids = align(centroids, symmetry.references)
-    return centroids if symmetry.satisfied(centroids) else None
 
 
 def _same_shape(name: str, array: NDArray[np.generic], shape: tuple[int, ...]) -> None:
