@@ -15,6 +15,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from .consensus import balanced
+
 Array = NDArray[np.float64]
 ROUNDING = 2.0**-53
 
@@ -44,3 +46,21 @@ def statistics_bound(
         bound = np.nextafter(total - 2 * n_terms * ROUNDING * size - 1e-300 * (size > 0), -np.inf)
     bound = np.where(np.isfinite(bound), bound, -np.inf)
     return np.maximum(bound, 0.0) if prices is None else bound
+
+
+def price_statistics(counts: Array, sums: Array, constants: Array, boxes: Array) -> tuple[Array, Array]:
+    """The cheap bound as a proof of the usual kind: prices (B, N, K, D) and the nodes' bounds (B, N).
+
+    Inputs have the nodes in front: counts (N, B, K), sums (N, B, K, D), constants (N, B). With m* the minimiser of the
+    nodes' summed quadratics in the box and p_i = −∇q_i(m*) + mean, every node's priced quadratic has its minimum at m*
+    too (its gradient there is that of the sum, divided by N), so nothing is lost by splitting the sum over the nodes.
+    """
+    weight, linear = counts.sum(axis=0)[:, :, None], sums.sum(axis=0)
+    half = 0.5 * (boxes[:, 1] - boxes[:, 0])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        step = np.where(weight > 0, linear / weight, 0.0)
+    step = np.clip(step, -half, half)
+    prices = balanced(2.0 * (sums - counts[..., None] * step))
+    nodes = zip(counts, sums, constants, prices, strict=True)
+    bounds = [statistics_bound(count, total, constant, boxes, price) for count, total, constant, price in nodes]
+    return np.moveaxis(prices, 0, 1), np.stack(bounds, axis=1)

@@ -46,7 +46,7 @@ class Cuts:
         node = np.concatenate([self.node, np.arange(len(costs))])
         order = np.argsort(node, kind="stable")
         node = node[order]
-        newer = np.searchsorted(node, node, side="right") - np.arange(len(node))  # this cut and the newer ones of its node
+        newer = np.searchsorted(node, node, side="right") - np.arange(len(node))  # cuts of the same node from here on
         order, node = order[newer <= CUTS_KEPT], node[newer <= CUTS_KEPT]
         cost, point = np.concatenate([self.cost, costs]), np.concatenate([self.point, centroids])
         return Cuts(node, cost[order], point[order])
@@ -69,6 +69,7 @@ class Box:
     trials: Array  # (T, N, K, D): prices to try next, all in one exchange
     cuts: Cuts
     pricings: int = 0
+    counted: bool = False  # whether its decided rows have been counted
 
     @property
     def bound(self) -> float:
@@ -165,6 +166,21 @@ def process(tree: Tree, results: list[Evaluated], cutoff: float, target: float) 
                 tree.close(Leaf(child.boxes, None, None))
             else:
                 tree.push(child)
+
+
+def take_counts(tree: Tree, boxes: list[Box], prices: Array, node_bounds: Array, cutoff: float) -> list[Box]:
+    """Use the cheap bound: close what it suffices for; elsewhere its prices are one more trial."""
+    remaining = []
+    for box, price, bounds in zip(boxes, prices, node_bounds, strict=True):
+        trials = np.concatenate([box.trials, price[None]])
+        proof = Leaf(box.boxes, price, bounds)
+        box = replace(box, counted=True, trials=trials, proof=proof if proof.bound > box.bound else box.proof)
+        if box.bound >= cutoff:
+            tree.n_evaluated += 1
+            tree.close(box.leaf)
+        else:
+            remaining.append(box)
+    return remaining
 
 
 def _learned(result: Evaluated, best: int) -> Box:

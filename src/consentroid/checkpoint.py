@@ -195,6 +195,7 @@ def _pack_boxes(tree: Tree) -> Arrays:
         "serial": np.array([serial for _, serial, _ in entries]),
         "boxes": np.array([box.boxes for box in boxes]),
         "pricings": np.array([box.pricings for box in boxes]),
+        "counted": np.array([box.counted for box in boxes]),
         "proof_boxes": np.array([box.proof.boxes for box in boxes]),
         "proof_prices": np.array([box.proof.prices for box in boxes]),
         "node_bounds": np.array([box.proof.node_bounds for box in boxes]),
@@ -214,10 +215,10 @@ def _unpack_boxes(stored: Arrays) -> list[tuple[int, Box]]:
     trials = np.split(stored["trials"], np.cumsum(stored["n_trials"])[:-1])
     ends = np.cumsum(stored["n_cuts"])[:-1]
     cuts = map(Cuts, *(np.split(stored[name], ends) for name in ("cut_node", "cut_cost", "cut_point")))
-    rest = (stored["serial"], stored["boxes"], proofs, trials, cuts, stored["pricings"])
+    rest = (stored["serial"], stored["boxes"], proofs, trials, cuts, stored["pricings"], stored["counted"])
     return [
-        (int(serial), Box(boxes, proof, prices, known, int(pricings)))
-        for serial, boxes, proof, prices, known, pricings in zip(*rest, strict=True)
+        (int(serial), Box(boxes, proof, prices, known, int(pricings), bool(counted)))
+        for serial, boxes, proof, prices, known, pricings, counted in zip(*rest, strict=True)
     ]
 
 

@@ -7,16 +7,17 @@ import time
 import numpy as np
 from numpy.typing import NDArray
 
-from .branching import Box, Cuts, Evaluated, Tree, process
+from .bounds import price_statistics
+from .branching import Box, Cuts, Evaluated, Tree, process, take_counts
 from .certificate import Leaf
 from .coordinator import Coordinator
-from .messages import Evaluate, Query, Reply, Solve
+from .messages import Evaluate, Query, Reply, Solve, Statistics
 
 Array = NDArray[np.float64]
 
 BOXES_A_ROUND = 1024
 SEARCH_NODES = 2**60
-WIDE_ROUND = 64  # below this many boxes a round is mostly waiting: split two levels at once
+FEW_ROWS = 200  # of the largest node: with more, boxes are counted before they are priced
 
 
 class Prover:
@@ -30,9 +31,11 @@ class Prover:
             root = run.evaluation
             boxes = run.certificate.domain.boxes(coordinator.settings.n_clusters)
             cuts = Cuts.none(*boxes.shape[1:])
-            run.tree = Tree(Box(boxes, Leaf(boxes, root.prices, root.node_bounds), root.prices[None], cuts), run.symmetry)
+            proof = Leaf(boxes, root.prices, root.node_bounds)
+            run.tree = Tree(Box(boxes, proof, root.prices[None], cuts), run.symmetry)
             run.phase, run.stop_reason = "tree", None
         self.tree = run.tree
+        self._cheap_first = max(d.n_points for d in coordinator.channel.described) > FEW_ROWS
 
     def prove(self) -> None:
         """Take boxes, exchange, close or split them, tighten the certificate, stop or go on."""
@@ -45,49 +48,66 @@ class Prover:
             run.certificate.offer_leaves(self.tree.leaves(), self.tree.symmetry)
 
     def _round(self) -> None:
+        """Count the decided rows of new boxes and price the others; with few rows pricing is as cheap as counting."""
         run, settings = self.coordinator.run_state, self.coordinator.settings
         batch = self.tree.take(BOXES_A_ROUND)
-        replies = self._exchange(batch)
+        fresh = [box for box in batch if self._cheap_first and not box.counted]
+        priced = [box for box in batch if box.counted or not self._cheap_first]
+        replies = self._exchange(fresh, priced)
         started = time.perf_counter()
         self.coordinator.take_costs(replies)
-        solved = [reply.solved for reply in replies if reply.solved is not None]
-        bounds = np.stack([part.bounds for part in solved], axis=1)  # (trials of all boxes, N)
-        values = np.stack([part.values for part in solved], axis=1)
-        centroids = np.stack([part.centroids for part in solved], axis=1)  # (trials of all boxes, N, K, D)
-        ends = np.cumsum([len(box.trials) for box in batch])
-        results = [
-            Evaluated(box, bounds[end - len(box.trials) : end], values[end - len(box.trials) : end], centroids[end - len(box.trials) : end])
-            for box, end in zip(batch, ends, strict=True)
-        ]
-        cutoff = run.certificate.upper * (1.0 - settings.gap)
-        process(self.tree, results, cutoff, run.certificate.upper)
-        if run.candidates is None or len(run.candidates) == 0:
-            run.candidates = centroids[:1].mean(axis=1)
-        run.certificate.raise_lower(min(self.tree.lower, run.certificate.upper))
+        upper = run.certificate.upper
+        cutoff = upper * (1.0 - settings.gap)
+        process(self.tree, self._evaluated(priced, replies), cutoff, upper)
+        if fresh:
+            self._take_counts(fresh, replies, cutoff)
+        run.certificate.raise_lower(min(self.tree.lower, upper))
         run.stop_reason = self._reason_to_stop()
         t_update = time.perf_counter() - started
         self.coordinator.finish_round("tree", replies, None, self.tree.n_open, self.tree.n_evaluated, t_update)
 
-    def _exchange(self, batch: list[Box]) -> list[Reply]:
+    def _exchange(self, fresh: list[Box], priced: list[Box]) -> list[Reply]:
         coordinator = self.coordinator
         run, settings = coordinator.run_state, coordinator.settings
-        boxes = np.repeat([box.boxes for box in batch], [len(box.trials) for box in batch], axis=0)
-        prices = np.concatenate([box.trials for box in batch])
+        statistics = Statistics(np.array([box.boxes for box in fresh])) if fresh else None
         evaluate = None if run.candidates is None or len(run.candidates) == 0 else Evaluate(run.candidates)
-        seconds = max(settings.time_limit - coordinator.seconds, 0.0)
-        return coordinator.channel.ask(
-            [
-                Query(
-                    round=0,
-                    solver=settings.solver,
-                    rule=run.symmetry.rule,
-                    references=run.symmetry.references,
-                    solve=Solve(boxes, prices[:, i], seconds, settings.node_gap, SEARCH_NODES),
-                    evaluate=evaluate,
-                )
-                for i in range(len(coordinator.channel.nodes))
-            ]
+        seconds = min(settings.node_seconds, max(settings.time_limit - coordinator.seconds, 0.0))
+        queries = []
+        for i in range(len(coordinator.channel.nodes)):
+            solve = None
+            if priced:
+                boxes = np.repeat([box.boxes for box in priced], [len(box.trials) for box in priced], axis=0)
+                prices = np.concatenate([box.trials[:, i] for box in priced])
+                solve = Solve(boxes, prices, seconds, settings.node_gap, SEARCH_NODES)
+            rule, references = run.symmetry.rule, run.symmetry.references
+            queries.append(Query(0, settings.solver, rule, references, solve, statistics, evaluate))
+        return coordinator.channel.ask(queries)
+
+    def _evaluated(self, priced: list[Box], replies: list[Reply]) -> list[Evaluated]:
+        """The nodes' answers, box by box; the mean of the most promising box is a new candidate."""
+        solved = [reply.solved for reply in replies if reply.solved is not None]
+        if not priced:
+            return []
+        bounds = np.stack([part.bounds for part in solved], axis=1)  # (trials of all boxes, N)
+        values = np.stack([part.values for part in solved], axis=1)
+        centroids = np.stack([part.centroids for part in solved], axis=1)  # (trials of all boxes, N, K, D)
+        run = self.coordinator.run_state
+        if run.candidates is None or len(run.candidates) == 0:
+            run.candidates = centroids[:1].mean(axis=1)
+        ends = np.cumsum([len(box.trials) for box in priced])[:-1]
+        parts = (np.split(array, ends) for array in (bounds, values, centroids))
+        return [Evaluated(*entry) for entry in zip(priced, *parts, strict=True)]
+
+    def _take_counts(self, fresh: list[Box], replies: list[Reply], cutoff: float) -> None:
+        counted = [reply.counted for reply in replies if reply.counted is not None]
+        prices, node_bounds = price_statistics(
+            np.array([part.counts for part in counted]),
+            np.array([part.sums for part in counted]),
+            np.array([part.constants for part in counted]),
+            np.array([box.boxes for box in fresh]),
         )
+        for box in take_counts(self.tree, fresh, prices, node_bounds, cutoff):
+            self.tree.push(box)
 
     def _reason_to_stop(self) -> str | None:
         coordinator = self.coordinator
