@@ -1,0 +1,62 @@
+"""What crosses between nodes and coordinator in a whole run: fields of messages.py, and no row."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+
+import msgpack
+import numpy as np
+
+from consentroid import messages, wire
+from consentroid.api import run
+from consentroid.instances import generate
+from consentroid.messages import Request, Response
+from consentroid.runtime.checked import CheckedRuntime
+from consentroid.runtime.inprocess import InProcessRuntime
+from consentroid.runtime.metered import WireRuntime
+from consentroid.settings import Settings
+
+
+def arrays_of(message: object) -> Iterator[np.ndarray]:
+    for field in dataclasses.fields(message):  # type: ignore[arg-type]
+        value = getattr(message, field.name)
+        if isinstance(value, np.ndarray):
+            yield value
+        elif dataclasses.is_dataclass(value):
+            yield from arrays_of(value)
+
+
+def names_in(packed: object) -> Iterator[str]:
+    if isinstance(packed, dict):
+        for key, value in packed.items():
+            yield key
+            yield from names_in(value)
+
+
+def decoded(data: bytes) -> Request | Response:
+    kind = msgpack.unpackb(data)["type"]
+    requests = {one.__name__ for one in wire.REQUESTS}
+    return wire.decode_request(data) if kind in requests else wire.decode_response(data)
+
+
+def test_only_fields_of_the_messages_cross_and_no_row_is_among_them() -> None:
+    problem = generate(3, 2, 3, seed=11, points_per_cluster=5, radius=0.3).problem
+    recorder = WireRuntime(InProcessRuntime.of(problem), record=True)
+    result = run(CheckedRuntime(recorder), Settings(3, gap=1e-4))
+    recorder.close()
+    assert result.certified
+    assert recorder.recorded is not None
+    assert len(recorder.recorded) == 2 * 3 * recorder.exchanges
+    kinds = [one for one in vars(messages).values() if isinstance(one, type) and dataclasses.is_dataclass(one)]
+    allowed = {field.name for kind in kinds for field in dataclasses.fields(kind)} | {"consentroid", "type", "body"}
+    rows = np.concatenate([node.points for node in problem.nodes])
+    for data in recorder.recorded:
+        assert set(names_in(msgpack.unpackb(data))) <= allowed
+        for row in rows:
+            assert row.tobytes() not in data
+        for array in arrays_of(decoded(data)):
+            if array.ndim >= 2 and array.shape[-1] == rows.shape[1]:
+                vectors = array.reshape(-1, rows.shape[1])
+                distance = np.abs(vectors[:, None, :] - rows[None, :, :]).max(axis=2)
+                assert distance.min(initial=np.inf) > 1e-12, "a row crossed"
