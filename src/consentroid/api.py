@@ -142,7 +142,8 @@ def run(
     coordinator.run_state.certificate.resolution = channel.resolution(agreed)
     try:
         coordinator.maximise_dual()
-        if settings.prove and coordinator.run_state.stop_reason in ("dual_optimal", "dual_stalled", None):
+        unfinished = coordinator.run_state.stop_reason in ("dual_optimal", "dual_stalled", None)
+        if settings.prove and unfinished and coordinator.run_state.symmetry.valid:
             Prover(coordinator).prove()
     except KeyboardInterrupt:  # what was proven stays proven
         coordinator.run_state.stop_reason = "interrupted"
