@@ -339,6 +339,16 @@ def test_a_node_slower_than_the_deadline_replies_with_the_bound_it_has(
     assert result.upper_bound >= undisturbed.lower_bound
 
 
+def test_the_node_keeps_a_log_of_what_it_was_asked(
+    problem: Problem, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level("INFO", logger="consentroid.runtime.flare_site"):
+        disturbed(problem, None, tmp_path / "journal", replace(SETTINGS, max_rounds=1, prove=False))
+    said = [record.getMessage() for record in caplog.records]
+    assert said.count("asked: a description, for 2 clusters") == len(NODES)
+    assert said.count("asked: round 1, boxes solved: 1") == len(NODES)
+
+
 def test_closing_the_runtime_ends_every_conversation(problem: Problem) -> None:
     begun = threading.Event()
 

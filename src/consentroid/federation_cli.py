@@ -7,13 +7,16 @@ import math
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import typer
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
 from .federation import Federation, Patience, Progress, new_run
-from .problem import Domain
+from .messages import Query, Solve
+from .node.worker import NodeWorker
+from .problem import Domain, NodeData
 from .runtime.flare_job import JobArguments, write_job
 from .runtime.flare_kit import check_node_names, known_nodes, locate_storage, provision, set_private_table, site_name
 from .runtime.flare_process import Member
@@ -83,6 +86,7 @@ def node_start(
         f"Node '{name}' offers {table.n_rows} rows with {', '.join(table.names)} from {data}; rows stay here.",
         highlight=False,
     )
+    prepare_solver()
     _foreground(kit, f"node '{name}'")
 
 
@@ -194,6 +198,16 @@ def parse_domain(text: str | None) -> Domain | None:
 
 def split(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def prepare_solver() -> None:
+    """Solve a tiny problem: the first solve on a machine compiles the solver, which is better done before a run."""
+    rows = np.array([[0.0, 0.0], [1.0, 0.5], [4.0, 4.0], [5.0, 4.5]])
+    boxes = Domain(rows.min(axis=0), rows.max(axis=0)).boxes(2)
+    worker = NodeWorker(NodeData.checked("preparation", rows))
+    for rule, references in (("none", None), ("order", rows[[0, 3]])):
+        solve = Solve(boxes[None], np.ones((1, 2, 2)))
+        worker.answer(Query(1, rule=rule, references=references, solve=solve))  # type: ignore[arg-type]
 
 
 def _foreground(kit: Path, what: str) -> None:

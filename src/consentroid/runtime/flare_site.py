@@ -79,6 +79,7 @@ class Desk:
         response: Response
         try:
             request = within_limits(wire.decode_request(data))
+            log.info("asked: %s", in_words(request))
             if self._worker is None:
                 self._worker = self._open()
             response = self._worker.answer(request)
@@ -86,6 +87,18 @@ class Desk:
             log.warning("request refused: %s: %s", type(error).__name__, error)
             response = Failure(self._node, public_reason(error), getattr(request, "round", -1))
         return encoded(self._node, response)
+
+
+def in_words(request: Request) -> str:
+    """What the node's log keeps of a request: who holds rows can see how much was asked of them."""
+    if not isinstance(request, Query):
+        return f"a description, for {request.n_clusters} clusters"
+    parts = (
+        ("boxes solved", None if request.solve is None else len(request.solve.boxes)),
+        ("boxes counted", None if request.statistics is None else len(request.statistics.boxes)),
+        ("candidates evaluated", None if request.evaluate is None else len(request.evaluate.candidates)),
+    )
+    return f"round {request.round}, " + ", ".join(f"{what}: {n}" for what, n in parts if n is not None)
 
 
 def within_limits(request: Request) -> Request:
