@@ -3,8 +3,12 @@
 A leaf is searched by assignments (`search.py`). Where that takes too many, the leaf is halved and each half has to
 satisfy the same claim; in small boxes most rows are decided: one box is nearer than all others, whatever its centroid.
 
-Tolerance. A claim counts as confirmed if it holds up to `TOLERANCE` × (Σ_j w_j ‖y_j − c‖² + Σ |p_kd| max |m_kd − c_d|),
-the scale of the terms that both sides add up in floating point; c is a point amid the rows.
+Tolerance. A claim counts as confirmed if it holds up to
+
+    `TOLERANCE` × (Σ_j w_j (‖y_j − c‖² + min ‖m − c‖²) + Σ_kd |p_kd| max |m_kd − c_d|),
+
+the scale of the terms that both sides add up in floating point. c is a point amid the rows, min ‖m − c‖ its distance to
+the nearest of the leaf's boxes (zero, mostly).
 """
 
 from __future__ import annotations
@@ -81,8 +85,11 @@ class NodeBounds:
         self._widths = np.where(spread > 0, spread, 1.0)
 
     def tolerance(self, claim: Claim) -> float:
-        reach = np.abs(claim.boxes - self._rows.centre).max(axis=0)
-        return TOLERANCE * (self._rows.variation + float(np.sum(np.abs(claim.price) * reach)))
+        rows, (lower, upper) = self._rows, claim.boxes - self._rows.centre
+        away = float((np.maximum(np.maximum(lower, -upper), 0.0) ** 2).sum(axis=1).min())
+        reach = np.maximum(np.abs(lower), np.abs(upper))
+        terms = rows.variation + float(rows.weights.sum()) * away + float(np.sum(np.abs(claim.price) * reach))
+        return TOLERANCE * terms
 
     def check(self, claims: list[Claim], deadline: float = math.inf) -> Iterator[Claim | Refuted]:
         """Yield a claim once it is confirmed, or its refutation; claims open at the deadline are not yielded."""
