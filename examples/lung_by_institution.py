@@ -15,15 +15,17 @@ import numpy as np
 
 from consentroid import prepare, select_k
 from consentroid.datasets import lung
+from consentroid.virtual_nodes import split_nodes
 
 
 def main(seconds: float, out: Path) -> Path:
-    sites = lung(("age", "ph.karno"))
+    sites = lung(("age", "wt.loss"))
     missing = sum(int(np.isnan(table.rows).sum()) for table in sites.tables.values())
     prepared = prepare(sites.tables, imputation=True)
     print(f"{len(sites.tables)} institutions, {prepared.moments.n_rows} patients, {missing} missing values filled in")
 
-    selection = select_k(prepared.rows, range(1, 5), gap=1e-3, time_limit=seconds, seed=0)
+    parts, _ = split_nodes(prepared.rows, n_clusters=3)  # three institutions have more than twenty patients
+    selection = select_k(parts, range(1, 5), gap=1e-3, time_limit=seconds, seed=0)
     print(f"{'K':>2} {'bound':>9} {'attained':>9} {'gap':>8} {'silhouette':>11}")
     for choice in selection.choices:
         print(

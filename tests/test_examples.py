@@ -1,0 +1,56 @@
+"""Every example runs from start to picture. Seconds are few here: what is proven by then is printed as it is."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+
+
+def run(script: str, folder: Path, *arguments: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", str(EXAMPLES / script), *arguments],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def is_picture(path: Path) -> bool:
+    return path.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n" and path.stat().st_size > 5000
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        ("penguins_by_island.py", "proven lower bound"),
+        ("lung_by_institution.py", "best silhouette"),
+        ("rand_hie_by_site.py", "k-fed"),
+        ("certify_iris.py", "6 virtual nodes"),
+    ],
+)
+def test_example(script: str, said: str, tmp_path: Path) -> None:
+    told = run(script, tmp_path, "--seconds", "3", "--out", "picture.png")
+    assert said in told
+    assert "Drawn: picture.png" in told
+    assert is_picture(tmp_path / "picture.png")
+
+
+def test_pictures_of_the_method(tmp_path: Path) -> None:
+    run("method_in_pictures.py", tmp_path, "--out", "images")
+    drawn = sorted((tmp_path / "images").iterdir())
+    shown = sorted((EXAMPLES.parent / "docs" / "images").glob("method-*.png"))
+    assert [path.name for path in drawn] == [path.name for path in shown]
+    assert all(map(is_picture, drawn))
+
+
+def test_no_example_is_forgotten() -> None:
+    text = Path(__file__).read_text(encoding="utf-8")
+    assert all(path.name in text for path in EXAMPLES.glob("*.py"))
