@@ -64,14 +64,14 @@ def overhead() -> None:
     print(f"in process {1e3 * here:.2f} ms, federation {1e3 * there:.2f} ms, overhead {1e3 * (there - here):.2f} ms")
 
 
-def many(n_nodes: int, n_rows: int, n_rounds: int) -> None:
+def many(n_nodes: int, n_rows: int, n_rounds: int, node_seconds: float) -> None:
     rng = np.random.default_rng(1)
     centres = rng.uniform(-1, 1, size=(3, 2))
     tables = {
         f"node{i}": centres[rng.integers(0, 3, n_rows)] + 0.25 * rng.normal(size=(n_rows, 2)) for i in range(n_nodes)
     }
     problem = Problem.checked(tables, 3)
-    settings = Settings(3, gap=0.0, max_rounds=n_rounds, prove=False, node_seconds=0.2)
+    settings = Settings(3, gap=0.0, max_rounds=n_rounds, prove=False, node_seconds=node_seconds)
     wire = WireRuntime(InProcessRuntime(NodeWorker(node) for node in problem.nodes))
     started = time.perf_counter()
     result = run(CheckedRuntime(wire), settings, domain=problem.domain)
@@ -89,5 +89,9 @@ if __name__ == "__main__":
     parser.add_argument("--nodes", type=int, default=100)
     parser.add_argument("--rows", type=int, default=50)
     parser.add_argument("--rounds", type=int, default=50)
+    parser.add_argument("--node-seconds", type=float, default=0.02, help="budget of a node in a round")
     given = parser.parse_args()
-    overhead() if given.what == "overhead" else many(given.nodes, given.rows, given.rounds)
+    if given.what == "overhead":
+        overhead()
+    else:
+        many(given.nodes, given.rows, given.rounds, given.node_seconds)
