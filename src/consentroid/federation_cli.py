@@ -86,6 +86,7 @@ def node_start(
         f"Node '{name}' offers {table.n_rows} rows with {', '.join(table.names)} from {data}; rows stay here.",
         highlight=False,
     )
+    console.print("Preparing the solver; the first time on a machine this compiles it and can take minutes.")
     prepare_solver()
     _foreground(kit, f"node '{name}'")
 
@@ -116,8 +117,12 @@ def fit(
         kit, k, nodes, method, solver, symmetry, topology, gap, time_limit, max_rounds, domain, features, seed,
         node_seconds, silence,
     )  # fmt: skip
-    with Federation(kit, Patience(nodes=patience)) as federation, follow(as_json) as show:
-        folder = federation.fit(arguments, out, show)
+    try:
+        with Federation(kit, Patience(nodes=patience)) as federation, follow(as_json) as show:
+            folder = federation.fit(arguments, out, show)
+    except KeyboardInterrupt:
+        Console(stderr=True).print("The run goes on at the server; the same command follows it again.")
+        raise typer.Exit(130) from None
     result = json.loads((folder / "result.json").read_text())
     if as_json:
         typer.echo(json.dumps(result))

@@ -48,7 +48,9 @@ def federated_demo(out: Path, console: Console) -> None:
         members.enter_context(Member(kits.server))
         nodes = {name: members.enter_context(Member(kits.node(name))) for name in NAMES}
         say("started a server and three nodes as separate processes, connected by mutual TLS")
-        expected = run(InProcessRuntime.of(problem), settings, domain=problem.domain)
+        alone = InProcessRuntime.of(problem)
+        members.callback(alone.close)
+        expected = run(alone, settings, domain=problem.domain)
         say(f"meanwhile, the same rows in one process: cost {expected.upper_bound:.6f}, proven")
         federation = members.enter_context(Federation(kits.admin))
         with follow(target=console) as show:
