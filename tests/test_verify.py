@@ -72,7 +72,7 @@ def test_accepts_what_a_run_writes(
     seed: int, n_nodes: int, n_rows: int, n_features: int, n_clusters: int, method: str, gap: float
 ) -> None:
     rows = random_rows(seed, n_nodes, n_rows, n_features)
-    result = fit(rows, n_clusters, method=method, gap=gap, max_rounds=150)
+    result = fit(rows, n_clusters, method=method, gap=gap, max_rounds=100, time_limit=5)
     report = verify(written(result), rows)
     assert report.verified
     assert (report.lower_bound, report.upper_bound) == (result.lower_bound, result.upper_bound)
@@ -300,6 +300,13 @@ def test_files_that_are_no_certificates(text: str, message: str, tmp_path: Path)
     path.write_text(text)
     with pytest.raises(CertificateInvalid, match=message):
         verify(path)
+
+
+def test_processes_find_the_same(document: dict[str, Any], rows: Rows, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("consentroid.verify.checking.WORTH_A_PROCESS", 1)
+    assert verify(document, rows, workers=2).verified
+    with pytest.raises(CertificateInvalid, match="node 'node0': claims"):
+        verify(with_bounds_raised(document, 1e-2), rows, workers=2)
 
 
 # ---------------------------------------------------------------------- the command

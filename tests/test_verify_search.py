@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from oracle import optimum
 
 from consentroid.errors import CertificateInvalid
 from consentroid.node.base import NodeProblem
@@ -17,6 +16,7 @@ from consentroid.verify.arithmetic import check_excluded
 from consentroid.verify.cover import find_hole
 from consentroid.verify.document import Leaf
 from consentroid.verify.node_bounds import Claim, NodeBounds, Refuted
+from oracle import optimum
 
 
 def node_problem(seed: int) -> NodeProblem:
