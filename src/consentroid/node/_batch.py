@@ -1,8 +1,8 @@
-"""Many priced problems on the same rows in one call: scale, reduce, search, map back.
+"""Many priced problems on the same rows in one call: scale, reduce, start, search, map back.
 
 For each box: rows whose cluster the boxes decide are merged first (row j cannot go to l if its farthest distance to box
 k is below its least distance to box l for some k), a few priced Lloyd runs give the incumbent, and the search of
-`_assignment` proves it.
+`_search` proves it.
 """
 
 from __future__ import annotations
@@ -12,88 +12,59 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ._assignment import (
-    BASE_MARGIN,
-    BEST,
-    FINISHED,
-    STATE,
-    THRESHOLD,
-    Model,
-    local_search,
-    open_bound,
-    run_search,
-    set_incumbent,
-    start_search,
-)
 from ._kernels import (
     NONE,
     ORDER,
     ROUNDING,
     TINY,
     clamp,
+    copy_into,
     down,
+    entry,
     kernel,
     least_payment,
     obeys_order,
     order_excludes,
     price_margin,
     relabel_to_order,
+    shift_price,
     up,
     value_above,
 )
 from ._order import ascend_order
+from ._search import (
+    BEST,
+    BEST_COST,
+    FINISHED,
+    NODES,
+    RUNNING,
+    SQUARE,
+    STATE,
+    THRESHOLD,
+    TOTAL,
+    WEIGHT,
+    Model,
+    open_bound,
+    run_search,
+)
+from ._start import assign, local_search
 
 INFEASIBLE, UNFINISHED, OPTIMAL = 2, 0, 1
 LARGEST = 1.7976931348623157e308
 
 
 class Rows(NamedTuple):
-    """A node's rows, once as given and once prepared for the search; `prepare` in exact.py makes it."""
+    """A node's rows, once as given and once prepared for the search; `Table` in exact.py makes it."""
 
     points: np.ndarray  # (J, D) as given
     weights: np.ndarray  # (J,)
-    y: np.ndarray  # (n, D) distinct rows, shifted and scaled, in search order
+    y: np.ndarray  # (n, D) distinct rows, shifted and scaled
     w: np.ndarray  # (n,)
     centre: np.ndarray  # (D,)
     scale: float  # power of two
     weight_scale: float  # power of two
-    tail: np.ndarray  # (n+1,) proven price-free cost of rows t, t+1, ... with K clusters
+    tail: np.ndarray  # (n+1,) proven price-free cost of rows s, s+1, ... with K clusters
     seeds: np.ndarray  # (M, K, D) price-free solutions, best first, in scaled units
-
-
-class Scratch(NamedTuple):
-    """Work arrays of one box, reused from box to box."""
-
-    order: np.ndarray  # (n,) rows left to the search
-    y: np.ndarray  # (n, D)
-    w: np.ndarray  # (n,)
-    allowed: np.ndarray  # (n, K)
-    near: np.ndarray  # (n, K)
-    tail: np.ndarray  # (n+1,)
-    labels: np.ndarray  # (n,)
-    all_labels: np.ndarray  # (J,)
-    price: np.ndarray  # (K, D)
-    lo: np.ndarray
-    hi: np.ndarray
-    references: np.ndarray
-    reach: np.ndarray
-    magnitudes: np.ndarray  # (3 + K, D)
-    sums: np.ndarray  # (K, D)
-    weights: np.ndarray  # (K,)
-    trial: np.ndarray  # (K, D)
-    near_row: np.ndarray  # (2, K)
-    permutation: np.ndarray  # (2, K)
-
-
-@kernel
-def make_scratch(n, n_points, n_clusters, n_features):
-    k, d = n_clusters, n_features
-    return Scratch(
-        np.zeros(n, np.int64), np.zeros((n, d)), np.zeros(n), np.zeros((n, k), np.bool_), np.zeros((n, k)),
-        np.zeros(n + 1), np.zeros(n, np.int64), np.zeros(n_points, np.int64), np.zeros((k, d)), np.zeros((k, d)),
-        np.zeros((k, d)), np.zeros((k, d)), np.zeros((k, d)), np.zeros((3 + k, d)), np.zeros((k, d)), np.zeros(k),
-        np.zeros((k, d)), np.zeros((2, k)), np.zeros((2, k), np.int64),
-    )  # fmt: skip
 
 
 @kernel
@@ -106,70 +77,65 @@ def _interchangeable(price, boxes):
 
 
 @kernel
-def scaled_model(rows, price, boxes, rule, references, scratch):
-    """The problem in scaled units. Returns (model, offset = price·centre, base margin); margin inf if out of range."""
+def scaled_model(rows, price, boxes, rule, references):
+    """The problem in scaled units, and whether its numbers are in a range where margins hold."""
     n_clusters, n_features = price.shape
-    spread = 0.0
+    spread, far, fine = 0.0, 0.0, True
     if rule != NONE:
         for k in range(n_clusters):
             for d in range(n_features):
                 spread = max(spread, abs(references[k, d] - references[0, d]))
     unit = math.ldexp(1.0, -math.frexp(spread)[1]) if spread > 0.0 else 1.0
-    offset, far, fine = 0.0, 0.0, True
-    magnitudes = scratch.magnitudes
     for d in range(n_features):
         far = max(far, abs(rows.centre[d] / rows.scale))
+    p, r = np.empty((n_clusters, n_features)), np.zeros((n_clusters, n_features))
+    lo, hi = np.empty((n_clusters, n_features)), np.empty((n_clusters, n_features))
+    magnitudes = np.zeros((4 + 2 * n_clusters, n_features))
     for k in range(n_clusters):
         for d in range(n_features):
-            p = price[k, d] / rows.scale / rows.weight_scale
-            lo = down((boxes[0, k, d] - rows.centre[d]) / rows.scale)
-            hi = up((boxes[1, k, d] - rows.centre[d]) / rows.scale)
-            scratch.price[k, d] = p
-            scratch.lo[k, d] = lo
-            scratch.hi[k, d] = hi
-            scratch.reach[k, d] = max(abs(lo), abs(hi))
-            scratch.references[k, d] = references[k, d] * unit if rule != NONE else 0.0
-            offset += p * (rows.centre[d] / rows.scale)
-            magnitudes[3 + k, d] = max(0.0, max(lo, -hi))
-            if not (abs(p) < 1e140 and abs(lo) < 1e140 and abs(hi) < 1e140):
+            p[k, d] = price[k, d] / rows.scale / rows.weight_scale
+            lo[k, d] = down((boxes[0, k, d] - rows.centre[d]) / rows.scale)
+            hi[k, d] = up((boxes[1, k, d] - rows.centre[d]) / rows.scale)
+            if rule != NONE:
+                r[k, d] = references[k, d] * unit
+            magnitudes[3 + k, d] = max(0.0, max(lo[k, d], -hi[k, d]))
+            magnitudes[3 + n_clusters + k, d] = max(abs(lo[k, d]), abs(hi[k, d]))
+            if not (abs(p[k, d]) < 1e140 and abs(lo[k, d]) < 1e140 and abs(hi[k, d]) < 1e140):
                 fine = False
-    square, least, everything = 0.0, np.inf, 0.0
-    magnitudes[:3, :] = 0.0
+    least = np.inf
     for j in range(len(rows.w)):
         least = min(least, rows.w[j])
-        everything += rows.w[j]
         for d in range(n_features):
             x = abs(rows.y[j, d])
             magnitudes[0, d] += rows.w[j] * x
+            magnitudes[1, d] += rows.w[j]
             magnitudes[2, d] = max(magnitudes[2, d], x)
-            square += rows.w[j] * x * x
-    magnitudes[1, :] = everything
+    magnitudes[3 + 2 * n_clusters, 0] = least
     symmetric = _interchangeable(price, boxes)
-    target = 0.0
-    if rule != NONE and not symmetric:
-        target = 256.0 * n_features * ROUNDING * (1.0 + far)
-    model = Model(
-        scratch.price, scratch.lo, scratch.hi, scratch.references, scratch.reach, magnitudes, least,
-        NONE if symmetric else rule, symmetric, target,
-    )  # fmt: skip
-    zero = np.zeros((n_clusters, n_clusters))
-    extra = price_margin(scratch.price, scratch.references, zero, scratch.reach, magnitudes, least)
-    factor = (4 * len(rows.weights) + 4 * n_clusters * n_features + 128) * ROUNDING
-    margin = factor * (square + extra) + TINY
-    if not fine or not margin < 1e200:
-        margin = np.inf
-    return model, offset, margin
+    target = 256.0 * n_features * ROUNDING * (1.0 + far) if rule != NONE and not symmetric else 0.0
+    return Model(p, lo, hi, r, magnitudes, NONE if symmetric else rule, symmetric, target), fine
 
 
 @kernel
-def _reduce(rows, model, scratch, stack):
-    """Candidates of each row; merges decided rows into depth 0 of the stack. Returns the number of rows left."""
+def base_margin(n_rows, model):
+    """Error margin of every bound of this problem (docs/numerics.md, section 3)."""
+    n_clusters, n_features = model.price.shape
+    size = price_margin(model.price, model.references, np.zeros((n_clusters, n_clusters)), model.magnitudes)
+    for d in range(n_features):
+        size += model.magnitudes[0, d] * model.magnitudes[2, d]
+    return (4 * n_rows + 4 * n_clusters * n_features + 128) * ROUNDING * size + TINY
+
+
+@kernel
+def reduce_rows(rows, model, left, root):
+    """Candidates of each row; merges decided rows into `root` (K, D+2). Returns the number of rows left.
+
+    Where few rows are decided they stay in place instead, with one candidate: the price-free tails then still apply.
+    """
     n, n_features = rows.y.shape
     n_clusters = len(model.price)
-    stack.weight[0, :] = 0.0
-    stack.square[0, :] = 0.0
-    stack.total[0, :, :] = 0.0
-    near, far = scratch.near_row[0], scratch.near_row[1]
+    near, far = np.empty(n_clusters), np.empty(n_clusters)
+    only = np.empty(n, np.int64)
     decided = 0
     for j in range(n):
         smallest_far = np.inf
@@ -183,44 +149,64 @@ def _reduce(rows, model, scratch, stack):
                 reach = max(-below, -above)
                 far[k] += reach * reach
             smallest_far = min(smallest_far, far[k])
+        threshold = smallest_far * (1.0 + 64.0 * ROUNDING * (n_features + 1))
         count = 0
         for k in range(n_clusters):
-            keep = near[k] * (1.0 - 64.0 * ROUNDING * (n_features + 1)) <= smallest_far
-            scratch.allowed[j, k] = keep
-            scratch.near[j, k] = rows.w[j] * near[k]
-            count += keep
-        scratch.labels[j] = count
-        decided += count == 1
+            allowed = near[k] <= threshold
+            left.allowed[j, k] = allowed
+            left.near[j, k] = rows.w[j] * near[k]
+            if allowed:
+                count += 1
+                only[j] = k
+        if count == 1:
+            decided += 1
+        else:
+            only[j] = -1
+    for k in range(n_clusters):
+        for i in range(n_features + 2):
+            root[k, i] = 0.0
     merge = 3 * decided > n
-    left = 0
+    kept = 0
     for j in range(n):
-        if merge and scratch.labels[j] == 1:
-            for k in range(n_clusters):
-                if scratch.allowed[j, k]:
-                    stack.weight[0, k] += rows.w[j]
-                    for d in range(n_features):
-                        stack.total[0, k, d] += rows.w[j] * rows.y[j, d]
-                        stack.square[0, k] += rows.w[j] * rows.y[j, d] * rows.y[j, d]
+        k = only[j]
+        if merge and k >= 0:
+            root[k, WEIGHT] += rows.w[j]
+            for d in range(n_features):
+                root[k, SQUARE] += rows.w[j] * rows.y[j, d] * rows.y[j, d]
+                root[k, TOTAL + d] += rows.w[j] * rows.y[j, d]
             continue
-        scratch.order[left] = j
-        scratch.w[left] = rows.w[j]
+        left.w[kept] = rows.w[j]
         for d in range(n_features):
-            scratch.y[left, d] = rows.y[j, d]
+            left.y[kept, d] = rows.y[j, d]
         for k in range(n_clusters):
-            scratch.allowed[left, k] = scratch.allowed[j, k]
-            scratch.near[left, k] = scratch.near[j, k]
-        left += 1
-    scratch.tail[left] = 0.0
-    for t in range(left - 1, -1, -1):
+            left.allowed[kept, k] = left.allowed[j, k]
+            left.near[kept, k] = left.near[j, k]
+        kept += 1
+    left.tail[kept] = 0.0
+    for s in range(kept - 1, -1, -1):
         least = np.inf
         for k in range(n_clusters):
-            if scratch.allowed[t, k]:
-                least = min(least, scratch.near[t, k])
-        scratch.tail[t] = scratch.tail[t + 1] + least
-    if left == n:
-        for t in range(n):
-            scratch.tail[t] = max(scratch.tail[t], rows.tail[t])
-    return left
+            if left.allowed[s, k]:
+                least = min(least, left.near[s, k])
+        left.tail[s] = left.tail[s + 1] + least
+    if kept == n:
+        for s in range(n):
+            left.tail[s] = max(left.tail[s], rows.tail[s])
+    return kept
+
+
+@kernel
+def start_root(n_rows, model, u, root, stack):
+    """Depth 0 from the merged rows, with the order rule's multipliers of the incumbent."""
+    n_clusters, n_features = model.price.shape
+    copy_into(stack.state[0], root)
+    copy_into(stack.multipliers[0], u)
+    stack.bounds[0, n_clusters] = 0.0
+    if shift_price(model.price, model.references, u, stack.price[0]) > 0.0:
+        extra = price_margin(model.price, model.references, u, model.magnitudes)
+        stack.bounds[0, n_clusters] = (4 * n_rows + 4 * n_clusters * n_features + 128) * ROUNDING * extra
+    stack.counters[STATE] = RUNNING
+    stack.counters[NODES] = 0
 
 
 @kernel
@@ -243,13 +229,10 @@ def _next_permutation(p):
 
 
 @kernel
-def _best_labelling(seed, everything, model, scratch):
+def _best_labelling(seed, everything, model, out):
     """Label a price-free solution for this price, these boxes and this rule; the result is a start only."""
     n_clusters, n_features = seed.shape
-    p, best = scratch.permutation[0], scratch.permutation[1]
-    for k in range(n_clusters):
-        p[k] = k
-        best[k] = k
+    p, best = np.arange(n_clusters), np.arange(n_clusters)
     if not model.symmetric and n_clusters <= 6:
         least = np.inf
         while True:
@@ -276,40 +259,37 @@ def _best_labelling(seed, everything, model, scratch):
                 break
     for k in range(n_clusters):
         for d in range(n_features):
-            scratch.trial[k, d] = seed[best[k], d]
+            out[k, d] = seed[best[k], d]
 
 
 @kernel
-def _incumbent(rows, model, offset, gap, start, n_seeds, scratch, stack):
-    """Priced Lloyd runs from the start, the price-free solutions and the boxes' centres."""
+def find_incumbent(rows, model, start, n_seeds, stack, u):
+    """Priced Lloyd runs from the start, the price-free solutions and the boxes' centres; u gets the multipliers."""
     n_clusters, n_features = model.price.shape
-    everything = model.magnitudes[1, 0]
+    trial, trial_u = np.empty((n_clusters, n_features)), np.zeros((n_clusters, n_clusters))
     stack.numbers[BEST] = np.inf
-    stack.numbers[THRESHOLD] = np.inf
+    stack.numbers[BEST_COST] = np.inf
+    u[:, :] = 0.0
     for k in range(n_clusters):
         for d in range(n_features):
             stack.best[k, d] = clamp(0.0, model.lo[k, d], model.hi[k, d])
-    runs = min(n_seeds, len(rows.seeds))
-    for i in range(-2, runs):
-        if i == -2:
-            if len(start) == 0:
-                continue
-            for k in range(n_clusters):
-                for d in range(n_features):
-                    scratch.trial[k, d] = (start[k, d] - rows.centre[d]) / rows.scale
-        elif i == -1:
-            if model.symmetric:
-                continue
-            for k in range(n_clusters):
-                for d in range(n_features):
-                    scratch.trial[k, d] = 0.5 * (model.lo[k, d] + model.hi[k, d])
+    for i in range(-2, min(n_seeds, len(rows.seeds))):
+        if (i == -2 and len(start) == 0) or (i == -1 and model.symmetric):
+            continue
+        if i >= 0:
+            _best_labelling(rows.seeds[i], model.magnitudes[1, 0], model, trial)
         else:
-            _best_labelling(rows.seeds[i], everything, model, scratch)
-        value, cost = local_search(
-            rows.y, rows.w, model, scratch.trial, scratch.labels, scratch.sums, scratch.weights, 50
-        )
+            for k in range(n_clusters):
+                for d in range(n_features):
+                    if i == -2:
+                        trial[k, d] = (start[k, d] - rows.centre[d]) / rows.scale
+                    else:
+                        trial[k, d] = 0.5 * (model.lo[k, d] + model.hi[k, d])
+        value, cost = local_search(rows.y, rows.w, model, trial, trial_u, 50)
         if value < stack.numbers[BEST]:
-            set_incumbent(value, cost, offset, gap, scratch.trial, stack)
+            stack.numbers[BEST], stack.numbers[BEST_COST] = value, cost
+            copy_into(stack.best, trial)
+            copy_into(u, trial_u)
 
 
 @kernel
@@ -341,59 +321,67 @@ def _snap(rows, price, boxes, out, labels):
 
 
 @kernel
-def recover(rows, price, boxes, rule, references, model, scratch, stack, out):
-    """Centroids in original units that obey boxes and rule exactly, and their value rounded up (inf if none found)."""
-    n_clusters, n_features = price.shape
-    if not stack.numbers[BEST] < np.inf:
-        _map_back(rows, boxes, stack.best, out)
-        if rule == NONE or obeys_order(references, out):
-            return value_above(rows.points, rows.weights, price, out, scratch.all_labels)
-        return np.inf, np.inf
-    _map_back(rows, boxes, stack.best, out)
-    if rule == NONE or model.symmetric:
-        value, _ = value_above(rows.points, rows.weights, price, out, scratch.all_labels)
-        scratch.trial[:, :] = out
-        _snap(rows, price, boxes, out, scratch.all_labels)
-        snapped, _ = value_above(rows.points, rows.weights, price, out, scratch.all_labels)
-        if not snapped <= value:
-            out[:, :] = scratch.trial
-        if rule != NONE and not relabel_to_order(references, out):
-            return np.inf, np.inf
-        return value_above(rows.points, rows.weights, price, out, scratch.all_labels)
-    target = model.target
-    u = np.zeros((n_clusters, n_clusters))
-    for attempt in range(8):
-        if obeys_order(references, out):
-            value, _ = value_above(rows.points, rows.weights, price, out, scratch.all_labels)
-            scratch.trial[:, :] = out
-            _snap(rows, price, boxes, out, scratch.all_labels)
-            if obeys_order(references, out):
-                snapped, snapped_cost = value_above(rows.points, rows.weights, price, out, scratch.all_labels)
-                if snapped <= value:
-                    return snapped, snapped_cost
-            out[:, :] = scratch.trial
-            return value_above(rows.points, rows.weights, price, out, scratch.all_labels)
-        scratch.weights[:] = 0.0
-        scratch.sums[:, :] = 0.0
-        for j in range(len(rows.w)):
-            least, label = np.inf, 0
-            for k in range(n_clusters):
-                squared = 0.0
-                for d in range(n_features):
-                    difference = rows.y[j, d] - stack.best[k, d]
-                    squared += difference * difference
-                if squared < least:
-                    least, label = squared, k
-            scratch.weights[label] += rows.w[j]
+def _told(rows, price, boxes, rule, references, out, labels):
+    """Value of centroids that obey the rule, after snapping clusters onto coinciding rows where that helps."""
+    value, _ = value_above(rows.points, rows.weights, price, out, labels)
+    kept = out.copy()
+    _snap(rows, price, boxes, out, labels)
+    if rule == NONE or obeys_order(references, out):
+        snapped, snapped_cost = value_above(rows.points, rows.weights, price, out, labels)
+        if snapped <= value:
+            return snapped, snapped_cost
+    copy_into(out, kept)
+    return value_above(rows.points, rows.weights, price, out, labels)
+
+
+@kernel
+def _blend(references, tight, safe, target, out):
+    """The point nearest to `tight` on the way to `safe` whose slacks all reach `target`."""
+    n_clusters, n_features = tight.shape
+    share = 0.0
+    for k in range(n_clusters):
+        for l in range(k + 1, n_clusters):
+            a, b = 0.0, 0.0
             for d in range(n_features):
-                scratch.sums[label, d] += rows.w[j] * rows.y[j, d]
-        u[:, :] = 0.0
-        ascend_order(
-            scratch.weights, scratch.sums, model.price, model.references, model.lo, model.hi, target, 60, 20, u,
-            stack.scratch[0], scratch.trial,
-        )  # fmt: skip
-        _map_back(rows, boxes, scratch.trial, out)
-        target = 0.0 if attempt == 5 else target * 30.0
+                n = references[k, d] - references[l, d]
+                a += n * (tight[k, d] - tight[l, d])
+                b += n * (safe[k, d] - safe[l, d])
+            if a < target:
+                share = max(share, (target - a) / (b - a) if b > target else 1.0)
+    for k in range(n_clusters):
+        for d in range(n_features):
+            out[k, d] = tight[k, d] + min(share, 1.0) * (safe[k, d] - tight[k, d])
+
+
+@kernel
+def recover(rows, price, boxes, rule, references, model, stack, out, labels):
+    """Centroids in original units that obey boxes and rule exactly, and their (value, cost) rounded up; inf if none."""
+    n_clusters, n_features = price.shape
+    _map_back(rows, boxes, stack.best, out)
+    if rule != NONE and model.symmetric and not relabel_to_order(references, out):
+        return np.inf, np.inf
+    if rule == NONE or obeys_order(references, out):
+        return _told(rows, price, boxes, rule, references, out, labels)
+    u, weights = np.zeros((n_clusters, n_clusters)), np.empty(n_clusters)
+    sums, shifted = np.empty((n_clusters, n_features)), np.empty((n_clusters, n_features))
+    tight, safe, trial = stack.best.copy(), np.empty((n_clusters, n_features)), np.empty((n_clusters, n_features))
+    assign(rows.y, rows.w, stack.best, weights, sums)
+    target = model.target
+    for attempt in range(10):
+        for k in range(n_clusters):
+            for l in range(n_clusters):
+                u[k, l] = 0.0
+        aim = 0.0 if attempt == 9 else target
+        ascend_order(weights, sums, model.price, model.references, model.lo, model.hi, aim, 60, 20, u, shifted, safe)
+        if attempt == 0:
+            copy_into(tight, safe)
+        for blended in range(2):
+            if blended == 0:
+                _blend(model.references, tight, safe, model.target, trial)
+            _map_back(rows, boxes, trial if blended == 0 else safe, out)
+            if obeys_order(references, out):
+                return _told(rows, price, boxes, rule, references, out, labels)
+        target *= 30.0
     return np.inf, np.inf
 
 
@@ -418,65 +406,69 @@ def unscale_down(rows, price, scaled_bound):
     return value if value == value else -np.inf
 
 
-@kernel
+@entry
 def solve_batch(
-    rows, prices, boxes, rule, references, start, n_seeds, gap, node_limit, look, cursor, quota, scratch, stack,
-    bounds, values, centroids, states, nodes,
+    rows, prices, boxes, rule, references, start, n_seeds, gap, node_limit, cursor, quota, left, stack, root, bounds,
+    values, centroids, states, nodes, labels,
 ):  # fmt: skip
     """Solve boxes from cursor[0] on until `quota` search nodes are spent; cursor[1] tells whether one is under way.
 
     Call again with the same arrays to go on. `states`: OPTIMAL, UNFINISHED or INFEASIBLE for each box.
     """
     spent = 0
-    n_boxes = len(prices)
-    while cursor[0] < n_boxes:
+    n_boxes, n_clusters, n_features = prices.shape
+    u = np.zeros((n_clusters, n_clusters))
+    while cursor[0] < n_boxes and spent < quota:
         b = cursor[0]
         price, box = prices[b], boxes[b]
         if cursor[1] == 0:
             excluded = rule != NONE and order_excludes(references, box[0], box[1])
-            for k in range(price.shape[0]):
-                for d in range(price.shape[1]):
-                    if box[0, k, d] > box[1, k, d]:
-                        excluded = True
+            for k in range(n_clusters):
+                for d in range(n_features):
+                    excluded = excluded or box[0, k, d] > box[1, k, d]
             if excluded:
-                for k in range(price.shape[0]):
-                    for d in range(price.shape[1]):
+                for k in range(n_clusters):
+                    for d in range(n_features):
                         centroids[b, k, d] = 0.5 * (box[0, k, d] + box[1, k, d])
                 bounds[b], values[b], states[b], nodes[b] = np.inf, np.inf, INFEASIBLE, 0
                 cursor[0] += 1
                 continue
-        model, offset, margin = scaled_model(rows, price, box, rule, references, scratch)
-        stack.numbers[BASE_MARGIN] = margin
-        if cursor[1] == 0:
-            if margin < np.inf:
-                cursor[2] = _reduce(rows, model, scratch, stack)
-                _incumbent(rows, model, offset, gap, start, n_seeds, scratch, stack)
-                start_search(cursor[2], scratch.y, scratch.w, scratch.allowed, scratch.tail, model, stack)
+        model, fine = scaled_model(rows, price, box, rule, references)
+        margin, bound = np.inf, -np.inf
+        if fine:
+            margin = base_margin(len(rows.weights), model)
+        if margin < 1e200:
+            offset = 0.0
+            for k in range(n_clusters):
+                for d in range(n_features):
+                    offset += model.price[k, d] * (rows.centre[d] / rows.scale)
+            if cursor[1] == 0:
+                find_incumbent(rows, model, start, n_seeds, stack, u)
+                value, cost = stack.numbers[BEST], stack.numbers[BEST_COST]
+                stack.numbers[THRESHOLD] = value
+                if value < np.inf:
+                    stack.numbers[THRESHOLD] -= 0.5 * gap * max(abs(value + offset), cost)
+                cursor[2] = reduce_rows(rows, model, left, root)
+                start_root(len(rows.weights), model, u, root, stack)
+                cursor[1] = 1
                 spent += 20
-            else:
-                stack.numbers[BEST] = np.inf
-                stack.best[:, :] = 0.0
-            cursor[1] = 1
-        n = cursor[2]
-        y, w = scratch.y[:n], scratch.w[:n]
-        bound = -np.inf
-        if margin < np.inf:
-            spent += run_search(
-                n, y, w, scratch.allowed, scratch.near, scratch.tail, model, offset, gap, node_limit, quota - spent,
-                look, stack,
-            )  # fmt: skip
-            if stack.counters[STATE] != FINISHED and stack.counters[1] < node_limit:
+            spent += run_search(0, cursor[2], left, model, offset, gap, node_limit, max(quota - spent, 1), stack)
+            if stack.counters[STATE] != FINISHED and stack.counters[NODES] < node_limit:
                 return
-            bound = open_bound(n, y, w, scratch.allowed, scratch.near, scratch.tail, model, stack) - margin
-            bound = unscale_down(rows, price, bound)
+            bound = unscale_down(rows, price, open_bound(0, n_clusters, stack) - margin)
+        else:
+            copy_into(stack.best, np.zeros((n_clusters, n_features)))
         bound = max(bound, least_payment(price, box[0], box[1]))
-        value, cost = recover(rows, price, box, rule, references, model, scratch, stack, centroids[b])
+        value, cost = recover(rows, price, box, rule, references, model, stack, centroids[b], labels)
         bounds[b] = min(bound, value)
         values[b] = value
-        nodes[b] = stack.counters[1]
-        small = value - bound <= gap * max(abs(value), cost)
-        states[b] = OPTIMAL if small or (margin < np.inf and stack.counters[STATE] == FINISHED) else UNFINISHED
+        nodes[b] = stack.counters[NODES]
+        states[b] = OPTIMAL if value - bound <= gap * max(abs(value), cost) else UNFINISHED
+        if margin < 1e200 and stack.counters[STATE] == FINISHED:
+            # the search is complete and its margin alone exceeds the gap asked for: more work would change nothing
+            best = stack.numbers[BEST]
+            rounding = unscale_down(rows, price, best) - unscale_down(rows, price, best - 3.0 * margin)
+            if value - bound <= gap * max(abs(value), cost) + 2.0 * rounding:
+                states[b] = OPTIMAL
         cursor[0] += 1
         cursor[1] = 0
-        if spent >= quota:
-            return

@@ -30,6 +30,23 @@ NONE, ORDER, NEAREST = 0, 1, 2
 kernel = njit(cache=True, nogil=True, error_model="numpy")
 
 
+entry_points: list = []  # kernels that Python calls
+
+
+def entry(function):
+    """A kernel that Python calls."""
+    entry_points.append(kernel(function))
+    return entry_points[-1]
+
+
+@kernel
+def copy_into(target, source):
+    """target[:, :] = source for matrices; the slice assignment costs a second to compile each time it is written."""
+    for i in range(source.shape[0]):
+        for j in range(source.shape[1]):
+            target[i, j] = source[i, j]
+
+
 @kernel
 def clamp(x, lo, hi):
     return min(max(x, lo), hi)
@@ -218,25 +235,24 @@ def shift_price(price, references, u, out):
 
 
 @kernel
-def price_margin(price, references, u, reach, magnitudes, least_weight):
-    """Error margin of a priced assigned part under multipliers u (docs/numerics.md, section 3).
+def price_margin(price, references, u, magnitudes):
+    """Magnitude of a priced assigned part under multipliers u, which rounding errors are proportional to.
 
-    `reach[k, d]` = max|m| in the box; `magnitudes` = (Σ w |y_d|, Σ w, max|y_d|, distance of 0 to the box...) packed by
-    `pack_magnitudes`.
+    `magnitudes` holds rows of D numbers: Σ w |y|, Σ w, max |y|; K rows distance of 0 to the box; K rows max |m| in the
+    box; least weight. See docs/numerics.md, section 3.
     """
     n_clusters, n_features = price.shape
+    least_weight = magnitudes[3 + 2 * n_clusters, 0]
     total = 0.0
     for k in range(n_clusters):
         for d in range(n_features):
             p = abs(price[k, d])
             for l in range(n_clusters):
                 if l != k:
-                    multiplier = u[min(k, l), max(k, l)]
-                    p += multiplier * abs(references[k, d] - references[l, d])
-            far = reach[k, d]
-            near = max(magnitudes[2, d] + p / (2.0 * least_weight), magnitudes[3 + k, d])
-            m = min(far, near)
-            total += p * far + 2.0 * magnitudes[0, d] * m + magnitudes[1, d] * m * m
+                    p += u[min(k, l), max(k, l)] * abs(references[k, d] - references[l, d])
+            reach = magnitudes[3 + n_clusters + k, d]
+            m = min(reach, max(magnitudes[2, d] + p / (2.0 * least_weight), magnitudes[3 + k, d]))
+            total += p * reach + 2.0 * magnitudes[0, d] * m + magnitudes[1, d] * m * m
     return total
 
 
@@ -250,18 +266,6 @@ def minimiser(weight, a, lo, hi):
     if a < 0.0:
         return lo
     return clamp(0.0, lo, hi)
-
-
-@kernel
-def cluster_cost(weight, total, square, price, lo, hi, m):
-    """Least priced cost of one cluster; fills its centroid m."""
-    value = square
-    for d in range(len(total)):
-        a = total[d] - 0.5 * price[d]
-        x = minimiser(weight, a, lo[d], hi[d])
-        m[d] = x
-        value += (weight * x - 2.0 * a) * x
-    return value
 
 
 @kernel

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ._kernels import ROUNDING, TINY, down, kernel, up
+from ._kernels import ROUNDING, TINY, down, entry, kernel, up
 
 
 class Tree(NamedTuple):
@@ -58,7 +58,7 @@ def _select(y, index, first, last, middle, d):
             return
 
 
-@kernel
+@entry
 def build_tree(y, w, leaf_size):
     """Median splits along the widest side of each cell's bounding box."""
     n, n_features = y.shape
@@ -183,7 +183,7 @@ def box_statistics(tree, lo, hi, centre, counts, sums, near, pending):
     return constant, undecided
 
 
-@kernel
+@entry
 def count_batch(tree, row_centre, scale, weight_scale, n_rows, boxes, first, last, counts, sums, constants, undecided):
     """Decided-row statistics of boxes first..last−1, in original units; constants carry all error margins."""
     n_clusters, n_features = boxes.shape[2], boxes.shape[3]

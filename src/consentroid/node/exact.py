@@ -18,19 +18,22 @@ from numpy.typing import NDArray
 
 from ..messages import Counted, Solved
 from ..symmetry import Symmetry
-from ._assignment import make_stack
-from ._batch import INFEASIBLE, OPTIMAL, Rows, make_scratch, solve_batch
+from ._batch import INFEASIBLE, OPTIMAL, Rows, solve_batch
+from ._cache import drop_stale
 from ._kernels import NEAREST, NONE, ORDER
-from ._tails import lloyd_seeds, spread_order, tail_bounds
+from ._search import make_left, make_stack
+from ._start import lloyd_seeds
+from ._tails import spread_order, tail_bounds
 from ._tree import Tree, build_tree, count_batch
 from .base import Budget, NodeProblem, NodeSolution, Status
 
 Array = NDArray[np.float64]
 Regime = Literal["auto", "assignments", "boxes"]
 
+drop_stale()
+
 RULES = {"none": NONE, "order": ORDER, "nearest": NEAREST}
 MOST_WITH_TAILS = 64  # rows up to which the price-free tails are worth their search
-MOST_SEARCHED = 2000  # rows up to which the quadratic row ordering is worth its time
 SMALL_QUOTA = 4096  # search nodes between two looks at the clock: a few milliseconds
 
 
@@ -86,19 +89,21 @@ class ExactSolver:
         centroids = np.empty((n_boxes, n_clusters, n_features))
         states, nodes = np.zeros(n_boxes, np.int64), np.zeros(n_boxes, np.int64)
         cursor = np.zeros(4, np.int64)
-        scratch = make_scratch(len(rows.w), len(rows.points), n_clusters, n_features)
-        stack = make_stack(len(rows.w), n_clusters, n_features)
+        n = len(rows.w)
+        left, stack = make_left(n, n_clusters, n_features), make_stack(n, n_clusters, n_features)
+        root, labels = np.zeros((n_clusters, n_features + 2)), np.zeros(len(rows.points), np.int64)
         first = np.zeros((0, n_features)) if start is None else np.array(start, dtype=float, order="C")
         quota, limit = SMALL_QUOTA, int(budget.search_nodes)
         while cursor[0] < n_boxes:
             solve_batch(
-                rows, prices, boxes, RULES[symmetry.rule], references, first, 4, budget.gap, limit, True, cursor,
-                quota, scratch, stack, bounds, values, centroids, states, nodes,
+                rows, prices, boxes, RULES[symmetry.rule], references, first, 4, budget.gap, limit, cursor, quota,
+                left, stack, root, bounds, values, centroids, states, nodes, labels,
             )  # fmt: skip
             if time.perf_counter() >= deadline:
                 limit = 0  # what is under way stops where it stands; the rest gets its root bound
+        self.nodes = nodes
         solved = Solved(bounds, values, centroids, (states == OPTIMAL) | (states == INFEASIBLE))
-        return solved, states, scratch.all_labels
+        return solved, states, labels
 
     def count_many(self, points: Array, weights: Array, boxes: Array) -> Counted:
         """Decided-row statistics of each box (B, 2, K, D): sums about the box centres 0.5 (lo + hi)."""
@@ -125,7 +130,7 @@ class ExactSolver:
 
 
 class Table:
-    """What depends on a node's rows alone, computed once: scaled rows, kd-tree, and per K the tails and starts."""
+    """What depends on a node's rows alone, computed once: scaled rows, kd-tree, and per K the starts."""
 
     def __init__(
         self, points: Array, weights: Array, y: Array, w: Array, centre: Array, scale: float, weight_scale: float
@@ -140,10 +145,11 @@ class Table:
         points, weights = np.array(points, dtype=float, order="C"), np.array(weights, dtype=float)
         kept = weights > 0
         distinct, inverse = np.unique(points[kept], axis=0, return_inverse=True)
-        w = np.bincount(inverse.ravel(), weights[kept], minlength=len(distinct))
+        w = np.bincount(inverse.ravel(), weights[kept], minlength=len(distinct)).astype(float)
         n_features = points.shape[1]
         if len(distinct) == 0:
-            return cls(points, weights, np.zeros((0, n_features)), w, np.zeros(n_features), 1.0, 1.0)
+            scale = power_above(float(np.max(np.abs(points), initial=0.0)))
+            return cls(points, weights, np.zeros((0, n_features)), w, np.zeros(n_features), scale, 1.0)
         # a row's own coordinate as centre: y − centre is then exact for rows close together, however far from zero
         centre = np.sort(distinct, axis=0)[len(distinct) // 2]
         with np.errstate(over="ignore"):
@@ -153,9 +159,10 @@ class Table:
         spread = float(np.max(np.abs(shifted))) or float(np.max(np.abs(centre)))
         scale, weight_scale = power_above(spread), power_above(float(w.max()))
         y, w = shifted / scale, w / weight_scale
-        if len(y) <= MOST_SEARCHED:
+        y, w = np.ascontiguousarray(y), np.ascontiguousarray(w)
+        if len(y) <= 1000:
             order = spread_order(y, w)
-            y, w = np.ascontiguousarray(y[order]), np.ascontiguousarray(w[order])
+            y, w = y[order], w[order]
         return cls(points, weights, y, w, centre, scale, weight_scale)
 
     @cached_property
@@ -163,14 +170,14 @@ class Table:
         return build_tree(self.y, self.w, 8)
 
     def rows(self, n_clusters: int) -> Rows:
-        """Tail bounds and starts for K clusters."""
+        """With starts for K clusters."""
         if n_clusters not in self._rows:
-            y, w, n = self.y, self.w, len(self.y)
-            tail, best = np.zeros(n + 1), np.zeros((n_clusters, y.shape[1]))
-            seeds = np.zeros((0, *best.shape))
-            if n > 0:
+            y, w = self.y, self.w
+            seeds = np.zeros((0, n_clusters, y.shape[1]))
+            if len(y) > 0:
                 seeds = lloyd_seeds(y, w, n_clusters, 20, 3)
-            if 0 < n <= MOST_WITH_TAILS:
+            tail, best = np.zeros(len(y) + 1), np.zeros((n_clusters, y.shape[1]))
+            if 0 < len(y) <= MOST_WITH_TAILS:
                 tail_bounds(y, w, len(self.weights), n_clusters, seeds, 20_000, 400_000, tail, best)
                 seeds = np.concatenate([best[None], seeds])
             self._rows[n_clusters] = Rows(

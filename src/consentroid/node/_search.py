@@ -1,0 +1,316 @@
+"""Depth-first search over assignments: exact for few undecided rows.
+
+A search node has assigned the first s rows of a fixed order. Whatever the rest does,
+
+    objective ≥ min_m [assigned rows at m + price·m]  +  T_s,
+
+T_s = optimal price-free cost of the remaining rows alone (the repetitive branch and bound of Koontz, Narendra, Fukunaga
+and Brusco), computed once from the last row upwards and kept; with small boxes, the sum of the remaining rows' least
+distances to them. A second bound looks ahead from the assigned part, see `_ahead`.
+
+Under the order rule the assigned part carries the rule's multipliers (see `_order`), improved where they matter and
+inherited by children. Interchangeable empty clusters have equal optima, so only one of them is opened. The search keeps
+an explicit stack: it can stop after any number of nodes and go on later.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from ._kernels import ORDER, ROUNDING, clamp, copy_into, entry, kernel, order_violation, price_margin
+from ._order import ascend_order
+
+# compiled into their only caller: a separate function would be optimised once more at every level above it
+inlined = njit(inline="always", error_model="numpy")
+
+WEIGHT, SQUARE, TOTAL = 0, 1, 2  # places in Stack.state[t, k]
+BEST, PRUNED, THRESHOLD, BEST_COST = 0, 1, 2, 3  # places in Stack.numbers
+DEPTH, NODES, STATE = 0, 1, 2  # places in Stack.counters
+RUNNING, FINISHED = 1, 2
+
+ACCEPTED_VIOLATION = 1e-10  # of the order rule while searching; `recover` restores it exactly before a value is told
+
+
+class Stack(NamedTuple):
+    """State of a search, one entry a depth; allocated once and reused."""
+
+    state: np.ndarray  # (n+1, K, D+2): weight, squares and weighted sum of the assigned rows
+    price: np.ndarray  # (n+1, K, D): price shifted by the rule's multipliers
+    multipliers: np.ndarray  # (n+1, K, K)
+    bounds: np.ndarray  # (n+1, K+1): bound of each child, and the multipliers' error margin last
+    queue: np.ndarray  # (n+1, K+2): children, best first; how many; the next one
+    best: np.ndarray  # (K, D): incumbent
+    numbers: np.ndarray
+    counters: np.ndarray
+
+
+class Model(NamedTuple):
+    """The priced problem in scaled units; boxes rounded outward."""
+
+    price: np.ndarray  # (K, D)
+    lo: np.ndarray
+    hi: np.ndarray
+    references: np.ndarray  # (K, D); differences are exact
+    magnitudes: np.ndarray  # see `price_margin`
+    rule: int
+    symmetric: bool  # clusters are interchangeable
+    target: float  # slack at which the order rule counts as kept, against rounding when mapped back
+
+
+class Left(NamedTuple):
+    """The rows left to the search, in its order."""
+
+    y: np.ndarray  # (n, D)
+    w: np.ndarray  # (n,)
+    allowed: np.ndarray  # (n, K) clusters each row may join
+    near: np.ndarray  # (n, K) weighted least distance to each box
+    tail: np.ndarray  # (n+1,) proven lower bounds on T_s
+
+
+@entry
+def make_stack(n, n_clusters, n_features):
+    k, d = n_clusters, n_features
+    return Stack(
+        np.zeros((n + 1, k, d + 2)), np.zeros((n + 1, k, d)), np.zeros((n + 1, k, k)), np.zeros((n + 1, k + 1)),
+        np.zeros((n + 1, k + 2), np.int64), np.zeros((k, d)), np.zeros(8), np.zeros(4, np.int64),
+    )  # fmt: skip
+
+
+@entry
+def make_left(n, n_clusters, n_features):
+    k, d = n_clusters, n_features
+    return Left(
+        np.zeros((n, d)), np.zeros(n), np.zeros((n, k), np.bool_), np.zeros((n, k)), np.zeros(n + 1)
+    )
+
+
+@inlined
+def _expand(s, n_clusters, n_features, left, model, stack, base, symmetric):
+    """Bounds of the children that assign row s, sorted into the queue."""
+    together = left.tail[s + 1] - stack.bounds[s, n_clusters]
+    w = left.w[s]
+    for k in range(n_clusters):
+        weight, value = stack.state[s, k, WEIGHT], stack.state[s, k, SQUARE]
+        joined = value
+        for d in range(n_features):
+            lo, hi = model.lo[k, d], model.hi[k, d]
+            a = stack.state[s, k, TOTAL + d] - 0.5 * stack.price[s, k, d]
+            m = clamp(a / weight, lo, hi) if weight > 0.0 else (hi if a > 0.0 else lo)
+            value += (weight * m - 2.0 * a) * m
+            x = left.y[s, d]
+            a += w * x
+            m = clamp(a / (weight + w), lo, hi)
+            joined += w * x * x + ((weight + w) * m - 2.0 * a) * m
+        together += value
+        base[k] = joined - value
+    found, opened = 0, False
+    for k in range(n_clusters):
+        if not left.allowed[s, k]:
+            continue
+        if symmetric and stack.state[s, k, WEIGHT] == 0.0:
+            if opened:
+                continue
+            opened = True
+        stack.bounds[s, k] = together + base[k]
+        i = found
+        while i > 0 and stack.bounds[s, stack.queue[s, i - 1]] > stack.bounds[s, k]:
+            stack.queue[s, i] = stack.queue[s, i - 1]
+            i -= 1
+        stack.queue[s, i] = k
+        found += 1
+    stack.queue[s, n_clusters] = found
+    stack.queue[s, n_clusters + 1] = 0
+
+
+@inlined
+def _push(s, k, n_clusters, n_features, left, stack, rule):
+    """State of the child that puts row s into cluster k."""
+    for c in range(n_clusters):
+        for i in range(n_features + 2):
+            stack.state[s + 1, c, i] = stack.state[s, c, i]
+        for d in range(n_features):
+            stack.price[s + 1, c, d] = stack.price[s, c, d]
+    if rule == ORDER:
+        for c in range(n_clusters):
+            for l in range(c + 1, n_clusters):
+                stack.multipliers[s + 1, c, l] = stack.multipliers[s, c, l]
+    stack.bounds[s + 1, n_clusters] = stack.bounds[s, n_clusters]
+    w = left.w[s]
+    stack.state[s + 1, k, WEIGHT] += w
+    for d in range(n_features):
+        x = left.y[s, d]
+        stack.state[s + 1, k, SQUARE] += w * x * x
+        stack.state[s + 1, k, TOTAL + d] += w * x
+
+
+@kernel
+def assigned_part(state, price, model, m):
+    """Least cost of the assigned rows plus price·m; fills the minimiser."""
+    n_clusters, n_features = price.shape
+    total = 0.0
+    for k in range(n_clusters):
+        weight = state[k, WEIGHT]
+        total += state[k, SQUARE]
+        for d in range(n_features):
+            lo, hi = model.lo[k, d], model.hi[k, d]
+            a = state[k, TOTAL + d] - 0.5 * price[k, d]
+            if weight > 0.0:
+                x = clamp(a / weight, lo, hi)
+            elif a != 0.0:
+                x = hi if a > 0.0 else lo
+            else:
+                x = clamp(0.0, lo, hi)
+            m[k, d] = x
+            total += (weight * x - 2.0 * a) * x
+    return total
+
+
+@kernel
+def hold_order(s, steps, rounds, model, stack, m, primal):
+    """Improve the order rule's multipliers at depth s. Returns (bound on the assigned part, primal violation)."""
+    n_clusters, n_features = model.price.shape
+    value = assigned_part(stack.state[s], stack.price[s], model, m) - stack.bounds[s, n_clusters]
+    idle = order_violation(model.references, m, 0.0) <= 0.0
+    if idle:
+        for k in range(n_clusters):
+            for l in range(k + 1, n_clusters):
+                idle = idle and stack.multipliers[s, k, l] == 0.0
+    if idle:
+        copy_into(primal, m)
+        return value, 0.0
+    weight, total = np.empty(n_clusters), np.empty((n_clusters, n_features))
+    shifted = np.empty((n_clusters, n_features))
+    u = stack.multipliers[s].copy()
+    for k in range(n_clusters):
+        weight[k] = stack.state[s, k, WEIGHT]
+        for d in range(n_features):
+            total[k, d] = stack.state[s, k, TOTAL + d]
+    violation = ascend_order(
+        weight, total, model.price, model.references, model.lo, model.hi, model.target, steps, rounds, u, shifted,
+        primal,
+    )  # fmt: skip
+    extra = price_margin(model.price, model.references, u, model.magnitudes)
+    margin = (4 * len(stack.state) + 4 * n_clusters * n_features + 128) * ROUNDING * extra
+    improved = assigned_part(stack.state[s], shifted, model, m) - margin
+    if improved > value:
+        value = improved
+        copy_into(stack.multipliers[s], u)
+        copy_into(stack.price[s], shifted)
+        stack.bounds[s, n_clusters] = margin
+    return value, violation
+
+
+@inlined
+def _ahead(s, n, n_clusters, n_features, left, model, stack, m):
+    """Look-ahead bound at depth s: (assigned part with the whole price) + what each remaining row pays at least.
+
+    That part exceeds its minimum by Σ_k W_k |m_k − m*_k|² or more. Shared among the R remaining rows, row j pays at
+    least min_k w_j θ / (w_j + θ) |y_j − m*_k|² with θ = W_k / R, and never less than its distance to the box.
+    """
+    value = assigned_part(stack.state[s], stack.price[s], model, m) - stack.bounds[s, n_clusters]
+    for j in range(s, n):
+        least = np.inf
+        for k in range(n_clusters):
+            if left.allowed[j, k]:
+                share = stack.state[s, k, WEIGHT] / (n - s)
+                squared = 0.0
+                for d in range(n_features):
+                    difference = left.y[j, d] - m[k, d]
+                    squared += difference * difference
+                least = min(least, max(left.w[j] * share / (left.w[j] + share) * squared, left.near[j, k]))
+        value += least
+    return value
+
+
+@inlined
+def _leaf(n, n_clusters, n_features, offset, gap, model, stack, m, primal):
+    """All rows assigned: the assigned part is the subtree's bound, its minimiser a candidate."""
+    violation = 0.0
+    if model.rule == ORDER:
+        bound, violation = hold_order(n, 40, 12, model, stack, m, primal)
+    else:
+        bound = assigned_part(stack.state[n], stack.price[n], model, primal)
+    stack.numbers[PRUNED] = min(stack.numbers[PRUNED], bound)
+    if violation <= ACCEPTED_VIOLATION:
+        value, paid = 0.0, 0.0
+        for k in range(n_clusters):
+            value += stack.state[n, k, SQUARE]
+            for d in range(n_features):
+                x = primal[k, d]
+                value += (stack.state[n, k, WEIGHT] * x - 2.0 * stack.state[n, k, TOTAL + d]) * x
+                paid += model.price[k, d] * x
+        if value + paid < stack.numbers[BEST]:
+            stack.numbers[BEST] = value + paid
+            stack.numbers[BEST_COST] = value
+            stack.numbers[THRESHOLD] = value + paid - 0.5 * gap * max(abs(value + paid + offset), value)
+            copy_into(stack.best, primal)
+
+
+@kernel
+def run_search(t, n, left, model, offset, gap, node_limit, quota, stack):
+    """Search the problem of rows t..n−1 on; at most `quota` further nodes and `node_limit` in all.
+
+    Depth t must hold the root (state, price, multipliers, margin), numbers the incumbent and threshold; counters[STATE]
+    = RUNNING, counters[NODES] = 0 at first. Returns the nodes spent; `open_bound` is valid at any time.
+    """
+    n_clusters, n_features = model.price.shape
+    spent = 0
+    m, primal, base = np.empty((n_clusters, n_features)), np.empty((n_clusters, n_features)), np.empty(n_clusters)
+    entering, s = stack.counters[NODES] == 0, stack.counters[DEPTH]
+    if entering:
+        stack.numbers[PRUNED] = np.inf
+        s = t - 1
+    while stack.counters[STATE] == RUNNING and (entering or (spent < quota and stack.counters[NODES] < node_limit)):
+        if not entering:
+            i = stack.queue[s, n_clusters + 1]
+            if i >= stack.queue[s, n_clusters]:
+                if s == t:
+                    stack.counters[STATE] = FINISHED
+                else:
+                    s -= 1
+                continue
+            k = stack.queue[s, i]
+            if stack.bounds[s, k] >= stack.numbers[THRESHOLD]:
+                stack.numbers[PRUNED] = min(stack.numbers[PRUNED], stack.bounds[s, k])
+                stack.queue[s, n_clusters + 1] = n_clusters + 1  # sorted: the others are no better
+                continue
+            stack.queue[s, n_clusters + 1] = i + 1
+            _push(s, k, n_clusters, n_features, left, stack, model.rule)
+        spent += 1
+        stack.counters[NODES] += 1
+        if s + 1 == n:
+            _leaf(n, n_clusters, n_features, offset, gap, model, stack, m, primal)
+            if entering:
+                stack.counters[STATE] = FINISHED
+            continue
+        if model.rule == ORDER and not entering:
+            bound, _ = hold_order(s + 1, 3, 1, model, stack, m, primal)
+            bound += left.tail[s + 1]
+            if bound >= stack.numbers[THRESHOLD]:
+                stack.numbers[PRUNED] = min(stack.numbers[PRUNED], bound)
+                continue
+        if not entering:
+            bound = _ahead(s + 1, n, n_clusters, n_features, left, model, stack, m)
+            if bound >= stack.numbers[THRESHOLD]:
+                stack.numbers[PRUNED] = min(stack.numbers[PRUNED], bound)
+                continue
+        s += 1
+        _expand(s, n_clusters, n_features, left, model, stack, base, model.symmetric)
+        entering = False
+    stack.counters[DEPTH] = s
+    return spent
+
+
+@kernel
+def open_bound(t, n_clusters, stack):
+    """Bound on the searched problem now: the least over pruned, solved and open subtrees (base margin not yet off)."""
+    bound = min(stack.numbers[PRUNED], stack.numbers[BEST])
+    if stack.counters[STATE] == RUNNING:
+        for s in range(t, stack.counters[DEPTH] + 1):
+            i = stack.queue[s, n_clusters + 1]
+            if i < stack.queue[s, n_clusters]:
+                bound = min(bound, stack.bounds[s, stack.queue[s, i]])
+    return bound
