@@ -30,7 +30,7 @@ from .search import ATTAINED, PROVED, Tasks, search
 Array = NDArray[np.float64]
 
 TOLERANCE = 1e-10
-BATCH = 128  # claims searched at once
+BATCH, BATCH_ROWS = 128, 200_000  # claims searched at once, and rows of all of them
 FEW, MANY = 3_000, 400_000  # partial assignments: decided rows first, then all rows with their tails
 MOST_HALVINGS = 400
 
@@ -97,7 +97,8 @@ class NodeBounds:
         pieces = dict.fromkeys(range(len(claims)), 1)
         number = {id(claim): i for i, claim in enumerate(claims)}
         while waiting and time.perf_counter() < deadline:
-            batch = [waiting.pop() for _ in range(min(BATCH, len(waiting)))]
+            size = max(1, min(BATCH, BATCH_ROWS // len(self._rows.points), len(waiting)))
+            batch = [waiting.pop() for _ in range(size)]
             for part, status, centroids in self._search(batch, deadline):
                 i = number[id(part.claim)]
                 if pieces[i] == 0:

@@ -16,6 +16,7 @@ from .search import OPEN, Tasks, search
 Array = NDArray[np.float64]
 
 TAIL_EFFORT = 20_000  # partial assignments for one tail; where that is not enough the next tail is a valid stand-in
+LONGEST_TAIL = 60  # rows: with more, leaves are small and most rows decided
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,8 @@ def _tails(points: Array, weights: Array, n_clusters: int, variation: float) -> 
     tail = np.zeros(n_rows + 1)
     rule = Order.of(None, n_clusters, n_features)
     box = np.broadcast_to(np.stack([points.min(axis=0), points.max(axis=0)])[:, None], (2, n_clusters, n_features))
-    for t in range(n_rows - n_clusters - 1, -1, -1):
+    first = max(n_rows - LONGEST_TAIL, 0)
+    for t in range(n_rows - n_clusters - 1, first - 1, -1):
         rest, mass = points[t:], weights[t:]
         task = Tasks(
             price=np.zeros((1, n_clusters, n_features)),
@@ -74,6 +76,7 @@ def _tails(points: Array, weights: Array, n_clusters: int, variation: float) -> 
         least = task.cutoff[0] if not np.isfinite(outcome.value[0]) else outcome.value[0]
         known = outcome.status[0] != OPEN
         tail[t] = max(tail[t + 1], least - 1e-12 * variation) if known else tail[t + 1]
+    tail[:first] = tail[first]
     return tail
 
 
