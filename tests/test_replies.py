@@ -217,6 +217,16 @@ def spoil_solved(reply: Reply, **changes: Array) -> Reply:
     return replace(reply, solved=replace(reply.solved, **changes))
 
 
+def test_centroids_that_break_the_order_rule_are_refused() -> None:
+    checker, node, rng = a_conversation()
+    query = replace(a_query(rng, 1, n_boxes=1), evaluate=None)
+    reply = node.answer(query)
+    assert reply.solved is not None
+    swapped = reply.solved.centroids[0][::-1]
+    with pytest.raises(Contradiction, match="break the symmetry rule 'order'"):
+        checker.check(replace(query, rule="order", references=swapped), reply)
+
+
 def test_statistics_that_prove_more_than_was_attained_are_refused() -> None:
     checker, node, rng = a_conversation()
     first = a_query(rng, 1)
