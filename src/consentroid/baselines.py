@@ -17,19 +17,17 @@ method must send; evaluating the final cost is not charged to it.
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.cluster import KMeans
-from sklearn.exceptions import ConvergenceWarning
 
 from .api import FitResult, fit
 from .certificate import relative_gap
 from .errors import InvalidInput
+from .local_kmeans import local_kmeans
 from .primal import canonical
 from .problem import NodeData, Problem, clustering_cost
 from .quality import ClusterSums, nearest
@@ -157,7 +155,7 @@ def _pooled(run: _Run) -> Array:
     points = np.concatenate([node.points for node in run.nodes])
     weights = np.concatenate([node.weights for node in run.nodes])
     run.exchange(up=points.size, down=0)
-    return _kmeans(points, weights, run.n_clusters, run.seed)
+    return local_kmeans(points, weights, run.n_clusters, run.seed)
 
 
 BASELINES: dict[str, Callable[[_Run], Array]] = {
@@ -172,25 +170,14 @@ def _start_from_local_centroids(run: _Run) -> Array:
     """Every node clusters its own rows and sends centroids with weights; the coordinator clusters those."""
     local, mass = [], []
     for i, node in enumerate(run.nodes):
-        centres = _kmeans(node.points, node.weights, run.n_clusters, run.seed + i)
+        centres = local_kmeans(node.points, node.weights, run.n_clusters, run.seed + i)
         local.append(centres)
         mass.append(np.bincount(nearest(node.points, centres), node.weights, len(centres)))
     run.exchange(up=sum(part.size + len(part) for part in local), down=0)
-    found = _kmeans(np.concatenate(local), np.concatenate(mass), run.n_clusters, run.seed)
+    found = local_kmeans(np.concatenate(local), np.concatenate(mass), run.n_clusters, run.seed)
     while len(found) < run.n_clusters:  # fewer distinct local centroids than clusters: the spare ones stay empty
         found = np.concatenate([found, found[:1]])
     return found
-
-
-def _kmeans(points: Array, weights: Array, n_clusters: int, seed: int) -> Array:
-    """Scikit-learn's K-means with as many clusters as there are distinct rows, at most `n_clusters`."""
-    kept = points[weights > 0]
-    k = min(n_clusters, len(np.unique(kept, axis=0)))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # equal rows: fewer clusters than asked, which is true
-        return np.asarray(
-            KMeans(k, n_init=10, random_state=seed).fit(kept, None, weights[weights > 0]).cluster_centers_
-        )
 
 
 def _lloyd_step(node: NodeData, centroids: Array) -> Array:
@@ -206,7 +193,7 @@ def _awasthi_sheffet(node: NodeData, n_clusters: int, seed: int) -> Array:
     rank = min(n_clusters, *points.shape)
     u, s, vt = np.linalg.svd(points, full_matrices=False)
     projected = (u[:, :rank] * s[:rank]) @ vt[:rank]
-    seeds = _kmeans(projected, weights, n_clusters, seed)
+    seeds = local_kmeans(projected, weights, n_clusters, seed)
     distance = np.sqrt(((projected[:, None, :] - seeds[None, :, :]) ** 2).sum(axis=2))
     centroids = []
     for r in range(len(seeds)):

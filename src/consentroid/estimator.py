@@ -79,7 +79,7 @@ class FederatedKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
     --------
     >>> from consentroid import FederatedKMeans
     >>> model = FederatedKMeans(n_clusters=2).fit([[0.0], [1.0], [10.0], [11.0]], groups=["a", "b", "a", "b"])
-    >>> model.cluster_centers_.ravel().tolist(), model.inertia_, model.certified_
+    >>> model.cluster_centers_.ravel().tolist(), round(model.inertia_, 9), model.certified_
     ([0.5, 10.5], 1.0, True)
     """
 

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .errors import InvalidInput
+from .local_kmeans import local_kmeans
 from .problem import NodeData
 from .quality import nearest
 
@@ -64,10 +65,7 @@ def virtual_nodes(
 def _centroids(data: NodeData, centroids: ArrayLike | None, n_clusters: int, seed: int) -> Array:
     if centroids is not None:
         return np.array(centroids, dtype=float, ndmin=2)
-    from sklearn.cluster import KMeans
-
-    model = KMeans(n_clusters, n_init=10, random_state=seed).fit(data.points, sample_weight=data.weights)
-    return np.asarray(model.cluster_centers_)
+    return local_kmeans(data.points, data.weights, n_clusters, seed)
 
 
 def _walk(points: Array) -> Labels:
@@ -157,8 +155,7 @@ def split_nodes(
         if n_parts == 1:
             tables[name], masses[name] = data.points, data.weights
             continue
-        k = min(n_clusters, len(np.unique(data.points, axis=0)))
-        part = virtual_nodes(data.points, n_parts, n_clusters=k, weights=data.weights, seed=seed)
+        part = virtual_nodes(data.points, n_parts, n_clusters=n_clusters, weights=data.weights, seed=seed)
         for i in range(n_parts):
             if np.any(data.weights[part == i] > 0):
                 tables[f"{name}/{i + 1}"], masses[f"{name}/{i + 1}"] = data.points[part == i], data.weights[part == i]
