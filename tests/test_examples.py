@@ -37,7 +37,7 @@ def is_picture(path: Path) -> bool:
     ],
 )
 def test_example(script: str, said: str, tmp_path: Path) -> None:
-    told = run(script, tmp_path, "--seconds", "3", "--out", "picture.png")
+    told = run(script, tmp_path, "--seconds", "2", "--out", "picture.png")
     assert said in told
     assert "Drawn: picture.png" in told
     assert is_picture(tmp_path / "picture.png")
