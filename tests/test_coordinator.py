@@ -240,3 +240,38 @@ def test_the_paper_rule_is_never_certified(instances_dir, optima):
     result = run_on(instance.problem, settings)
     assert not result.certified
     assert result.lower_bound <= optima["3N2D3K_2"]
+
+
+class _Interrupting:
+    """A runtime that is interrupted in a given exchange, after the nodes have worked."""
+
+    def __init__(self, inner, at):
+        self._inner, self._left = inner, at
+        self.nodes = inner.nodes
+
+    def exchange(self, requests):
+        responses = self._inner.exchange(requests)
+        self._left -= 1
+        if self._left == 0:
+            raise KeyboardInterrupt
+        return responses
+
+    def close(self):
+        self._inner.close()
+
+
+@pytest.mark.parametrize("at", [4, 12, 15, 18, 21])
+def test_an_interrupt_keeps_what_is_proven_and_no_more(at):
+    """Boxes in flight stay in the cover: the leaves' least bound is the bound that is told."""
+    random = np.random.default_rng(2)
+    problem = Problem.checked([random.normal(size=(6, 2)) for _ in range(2)], 3)
+    whole = run_on(problem, Settings(3, gap=1e-5))
+    runtime = _Interrupting(InProcessRuntime.of(problem), at)
+    result = run(runtime, Settings(3, gap=1e-5), domain=problem.domain)
+    runtime.close()
+    assert result.stop_reason == "interrupted"
+    assert result.lower_bound <= whole.upper_bound
+    assert min(leaf.bound for leaf in result.certificate.leaves) >= result.lower_bound
+    volume = sum(np.prod(leaf.boxes[1] - leaf.boxes[0]) for leaf in result.certificate.leaves)
+    domain = problem.domain.boxes(3)
+    assert volume == pytest.approx(np.prod(domain[1] - domain[0]))

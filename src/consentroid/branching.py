@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import heapq
 import itertools
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -119,6 +121,19 @@ class Tree:
     def take(self, n_boxes: int) -> list[Box]:
         """The boxes with the least bounds."""
         return [heapq.heappop(self._heap)[2] for _ in range(min(n_boxes, len(self._heap)))]
+
+    @contextmanager
+    def all_or_nothing(self) -> Iterator[None]:
+        """Undo whatever an interrupted round has done: boxes in flight must not be missing from the cover."""
+        heap, n_closed, least = list(self._heap), len(self.closed), self._least_closed
+        counters = self.n_evaluated, self.next_serial
+        try:
+            yield
+        except BaseException:
+            self._heap, self._least_closed = heap, least
+            del self.closed[n_closed:]
+            self.n_evaluated, self.next_serial = counters
+            raise
 
     @property
     def n_open(self) -> int:

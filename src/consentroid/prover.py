@@ -50,17 +50,18 @@ class Prover:
     def _round(self) -> None:
         """Count the decided rows of new boxes and price the others; with few rows pricing is as cheap as counting."""
         run, settings = self.coordinator.run_state, self.coordinator.settings
-        batch = self.tree.take(BOXES_A_ROUND)
-        fresh = [box for box in batch if self._cheap_first and not box.counted]
-        priced = [box for box in batch if box.counted or not self._cheap_first]
-        replies = self._exchange(fresh, priced)
-        started = time.perf_counter()
-        self.coordinator.take_costs(replies)
-        upper = run.certificate.upper
-        cutoff = upper * (1.0 - settings.gap)
-        process(self.tree, self._evaluated(priced, replies), cutoff, upper)
-        if fresh:
-            self._take_counts(fresh, replies, cutoff)
+        with self.tree.all_or_nothing():
+            batch = self.tree.take(BOXES_A_ROUND)
+            fresh = [box for box in batch if self._cheap_first and not box.counted]
+            priced = [box for box in batch if box.counted or not self._cheap_first]
+            replies = self._exchange(fresh, priced)
+            started = time.perf_counter()
+            self.coordinator.take_costs(replies)
+            upper = run.certificate.upper
+            cutoff = upper * (1.0 - settings.gap)
+            process(self.tree, self._evaluated(priced, replies), cutoff, upper)
+            if fresh:
+                self._take_counts(fresh, replies, cutoff)
         run.certificate.raise_lower(min(self.tree.lower, upper))
         run.stop_reason = self._reason_to_stop()
         t_update = time.perf_counter() - started
