@@ -40,7 +40,7 @@ def test_rows_outside_a_given_domain_are_named():
 
 
 def test_bad_weights_are_named():
-    with pytest.raises(InvalidInput, match="'a'.*not negative.*-1"):
+    with pytest.raises(InvalidInput, match=r"'a'.*not negative.*-1"):
         Problem.checked(GOOD, 2, weights={"a": [1.0, -1.0]})
     with pytest.raises(InvalidInput, match="'a': 3 weights for 2 rows"):
         Problem.checked(GOOD, 2, weights={"a": [1.0, 1.0, 1.0]})

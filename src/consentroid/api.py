@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,6 +16,7 @@ from .channel import Channel
 from .checkpoint import Checkpoint
 from .consensus import Edge
 from .coordinator import Coordinator, OnRound
+from .node.worker import NodeWorker
 from .primal import canonical_order
 from .problem import Domain, Problem
 from .prover import Prover
@@ -24,8 +26,11 @@ from .runtime.metered import MeteredRuntime
 from .settings import Settings
 from .symmetry import Rule
 from .trace import RoundRecord, Trace
+from .virtual_nodes import split_problem
 
 Array = NDArray[np.float64]
+
+MOST_ROWS = 24  # of a node that is solved whole: exact solves then take milliseconds
 
 
 @dataclass(frozen=True)
@@ -38,6 +43,7 @@ class FitResult:
     settings: Settings
     stop_reason: str
     dual_value: float  # best attained d(λ); a bound only under a valid symmetry rule, and then only up to solver gaps
+    owners: tuple[str, ...]  # of the certificate's nodes: the same names, or the real nodes behind virtual ones
     node_points: tuple[int, ...]
     features: tuple[str, ...]  # names of the columns, if the nodes told them
     node_counts: Array  # (N, K): weight of each node's rows in each cluster
@@ -50,6 +56,16 @@ class FitResult:
     @property
     def node_names(self) -> tuple[str, ...]:
         return self.certificate.nodes
+
+    def by_owner(self) -> list[tuple[str, int, float, Array]]:
+        """Name, rows, cost and rows in each cluster of every real node."""
+        assert self.certificate.node_costs is not None
+        rows = zip(self.owners, self.node_points, self.certificate.node_costs, self.node_counts, strict=True)
+        told: dict[str, tuple[int, float, Array]] = {}
+        for owner, n_points, cost, counts in rows:
+            before = told.get(owner, (0, 0.0, np.zeros_like(counts)))
+            told[owner] = (before[0] + n_points, before[1] + float(cost), before[2] + counts)
+        return [(owner, *numbers) for owner, numbers in told.items()]
 
     @property
     def lower_bound(self) -> float:
@@ -89,10 +105,14 @@ def fit(
     seed: int = 0,
     n_threads: int | None = None,
     init: ArrayLike | None = None,
+    most_rows: int | None = MOST_ROWS,
     runtime: Runtime | None = None,
     on_round: OnRound | None = None,
 ) -> FitResult:
     """Cluster rows that lie at several nodes, here all in this process.
+
+    A node with more than `most_rows` rows takes part as several smaller ones (see `virtual_nodes`): their problems are
+    solved in milliseconds. None leaves every node whole.
 
     >>> result = fit({"a": [[0.0], [1.0]], "b": [[10.0], [11.0]]}, n_clusters=2)
     >>> result.certified, result.centroids.ravel().tolist()
@@ -110,13 +130,29 @@ def fit(
         max_rounds=max_rounds,
         seed=seed,
     )
-    own = runtime is None
-    transport = runtime or MeteredRuntime(InProcessRuntime.of(problem, n_threads))
+    if runtime is not None:
+        return run(runtime, settings, domain=problem.domain, init=init, on_round=on_round)
+    return fit_problem(problem, settings, most_rows=most_rows, n_threads=n_threads, init=init, on_round=on_round)
+
+
+def fit_problem(
+    problem: Problem,
+    settings: Settings,
+    *,
+    features: Sequence[str] = (),
+    most_rows: int | None = MOST_ROWS,
+    n_threads: int | None = None,
+    **options: Any,
+) -> FitResult:
+    """A checked problem in this process; `options` go to `run`."""
+    parts, owners = (problem, problem.names) if most_rows is None else split_problem(problem, most_rows)
+    workers = [NodeWorker(node, features) for node in parts.nodes]
+    runtime = MeteredRuntime(InProcessRuntime(workers, n_threads))
     try:
-        return run(transport, settings, domain=problem.domain, init=init, on_round=on_round)
+        result = run(runtime, settings, domain=problem.domain, features=features, **options)
     finally:
-        if own:
-            transport.close()
+        runtime.close()
+    return replace(result, owners=owners)
 
 
 def run(
@@ -165,6 +201,7 @@ def _result(coordinator: Coordinator, channel: Channel) -> FitResult:
         settings=coordinator.settings,
         stop_reason=run_state.stop_reason or "interrupted",
         dual_value=run_state.dual_value,
+        owners=certificate.nodes,
         node_points=tuple(description.n_points for description in channel.described),
         features=next((d.features for d in channel.described if d.features), ()),
         node_counts=run_state.incumbent_counts[:, order],

@@ -10,7 +10,7 @@ import json
 import os
 import time
 import zipfile
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -150,10 +150,8 @@ def _unpack(header: dict[str, Any], arrays: Arrays, dual_state_like: Any) -> Run
     if stored := _stripped("dual", arrays):
         run.dual_state = from_arrays(dual_state_like, stored)
     if stored := _stripped("evaluation", arrays):
-        scalars = {"value", "bound"}
-        run.evaluation = DualEvaluation(
-            **{f.name: float(stored[f.name]) if f.name in scalars else stored[f.name] for f in fields(DualEvaluation)}
-        )
+        stored |= {name: float(stored[name]) for name in ("value", "bound")}  # type: ignore[misc]
+        run.evaluation = DualEvaluation(**stored)  # type: ignore[arg-type]
     if "tree" in header:
         run.tree = Tree.restored(
             symmetry=run.symmetry,

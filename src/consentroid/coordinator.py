@@ -156,7 +156,6 @@ class Coordinator:
         run, settings = self.run_state, self.settings
         seconds = min(settings.node_seconds, max(settings.time_limit - self.seconds, 0.0))
         evaluate = None if run.candidates is None or len(run.candidates) == 0 else Evaluate(run.candidates)
-        self._charge_update()
         return self.channel.ask(
             [
                 Query(
@@ -172,7 +171,6 @@ class Coordinator:
         )
 
     def _evaluate(self, lam: Array, prices: Array, replies: list[Reply]) -> DualEvaluation:
-        self._update_started = time.perf_counter()
         self.take_costs(replies)
         solved = [reply.solved for reply in replies if reply.solved is not None]
         return self._evaluation(
@@ -206,6 +204,7 @@ class Coordinator:
 
     def take_costs(self, replies: list[Reply]) -> None:
         """Costs of the last candidates: offer them as incumbents and take Lloyd steps from them."""
+        self._update_started = time.perf_counter()  # the nodes are done, T_update begins
         run = self.run_state
         if run.candidates is None or len(run.candidates) == 0 or replies[0].evaluated is None:
             return
@@ -261,9 +260,7 @@ class Coordinator:
         run = self.run_state
         if run.candidates is None or len(run.candidates) == 0:
             return
-        self._charge_update()
         replies = self.channel.evaluate(run.candidates)
-        self._update_started = time.perf_counter()
         self.take_costs(replies)
         self.finish_round("incumbent", replies, None)
 
@@ -280,11 +277,6 @@ class Coordinator:
     def seconds(self) -> float:
         return self._before + time.perf_counter() - self._started
 
-    def _charge_update(self) -> None:
-        """Close the account of the coordinator's own time for the last round (T_update)."""
-        if self.run_state.trace.records:
-            self.run_state.trace.records[-1].t_update += time.perf_counter() - self._update_started
-
     def finish_round(
         self,
         phase: str,
@@ -292,7 +284,6 @@ class Coordinator:
         at: DualEvaluation | None,
         boxes_open: int = 1,
         boxes_done: int = 0,
-        t_update: float = 0.0,
     ) -> None:
         certificate = self.run_state.certificate
         record = RoundRecord(
@@ -303,7 +294,7 @@ class Coordinator:
             gap=certificate.gap,
             seconds=self.seconds,
             t_sub=max(reply.seconds for reply in replies),
-            t_update=t_update,
+            t_update=time.perf_counter() - self._update_started,
             dual_value=None if at is None else at.value,
             residual=None if at is None else float(np.linalg.norm(at.subgradient)),
             boxes_open=boxes_open,

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import os
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -32,15 +34,21 @@ def check_writable(path: Path | None) -> None:
 
 def result_as_dict(result: FitResult) -> dict[str, Any]:
     certificate = result.certificate
-    assert certificate.node_costs is not None
+    nodes = result.by_owner()
+    topology, limit = result.settings.topology, result.settings.time_limit
     return {
-        "n_nodes": len(result.node_names),
+        "n_nodes": len(nodes),
+        "n_parts": len(result.node_names),
         "n_points": sum(result.node_points),
         "n_features": certificate.domain.n_features,
         "n_clusters": certificate.n_clusters,
         "method": result.settings.method,
         "solver": result.settings.solver,
         "symmetry": result.settings.symmetry,
+        "topology": topology if isinstance(topology, str) else [list(edge) for edge in topology],
+        "seed": result.settings.seed,
+        "time_limit": limit if math.isfinite(limit) else None,
+        "versions": {name: version(name) for name in ("consentroid", "numpy", "numba")},
         "gap_asked": result.settings.gap,
         "lower_bound": result.lower_bound,
         "upper_bound": result.upper_bound,
@@ -55,10 +63,8 @@ def result_as_dict(result: FitResult) -> dict[str, Any]:
         "features": list(result.features),
         "centroids": result.centroids.tolist(),
         "nodes": [
-            {"name": name, "n_points": n_points, "cost": float(cost), "counts": counts.tolist()}
-            for name, n_points, cost, counts in zip(
-                result.node_names, result.node_points, certificate.node_costs, result.node_counts, strict=True
-            )
+            {"name": name, "n_points": n_points, "cost": cost, "counts": counts.tolist()}
+            for name, n_points, cost, counts in nodes
         ],
     }
 

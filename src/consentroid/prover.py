@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -55,7 +53,6 @@ class Prover:
             fresh = [box for box in batch if self._cheap_first and not box.counted]
             priced = [box for box in batch if box.counted or not self._cheap_first]
             replies = self._exchange(fresh, priced)
-            started = time.perf_counter()
             self.coordinator.take_costs(replies)
             upper = run.certificate.upper
             cutoff = upper * (1.0 - settings.gap)
@@ -64,8 +61,7 @@ class Prover:
                 self._take_counts(fresh, replies, cutoff)
         run.certificate.raise_lower(min(self.tree.lower, upper))
         run.stop_reason = self._reason_to_stop()
-        t_update = time.perf_counter() - started
-        self.coordinator.finish_round("tree", replies, None, self.tree.n_open, self.tree.n_evaluated, t_update)
+        self.coordinator.finish_round("tree", replies, None, self.tree.n_open, self.tree.n_evaluated)
 
     def _exchange(self, fresh: list[Box], priced: list[Box]) -> list[Reply]:
         coordinator = self.coordinator

@@ -12,14 +12,14 @@ Any split gives a valid bound; a good one gives a far tighter bound.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .errors import InvalidInput
 from .local_kmeans import local_kmeans
-from .problem import NodeData
+from .problem import NodeData, Problem
 from .quality import nearest
 
 Array = NDArray[np.float64]
@@ -160,3 +160,23 @@ def split_nodes(
             if np.any(data.weights[part == i] > 0):
                 tables[f"{name}/{i + 1}"], masses[f"{name}/{i + 1}"] = data.points[part == i], data.weights[part == i]
     return tables, None if weights is None else masses
+
+
+def split_problem(problem: Problem, most_rows: int) -> tuple[Problem, tuple[str, ...]]:
+    """The same problem with every large node as several small ones, and the owner of each of them."""
+    rows = {node.name: node.points for node in problem.nodes}
+    weights = {node.name: node.weights for node in problem.nodes}
+    parts, masses = split_nodes(rows, problem.n_clusters, most_rows=most_rows, weights=weights)
+    assert masses is not None
+    nodes = tuple(NodeData(name, points, masses[name]) for name, points in parts.items())
+    owners = tuple(name if name in rows else name.rpartition("/")[0] for name in parts)
+    return Problem(nodes, problem.n_clusters, problem.domain), owners
+
+
+def split_again(name: str, rows: Array, names: Sequence[str], n_clusters: int) -> dict[str, Array]:
+    """The parts of a node by the names they have in a certificate: the split follows from the rows alone."""
+    parts = [other for other in names if other.rpartition("/")[0] == name]
+    if name in names or not parts:
+        return {name: rows}
+    part = virtual_nodes(rows, len(parts), n_clusters=n_clusters)
+    return {f"{name}/{i + 1}": rows[part == i] for i in range(len(parts))}

@@ -11,13 +11,10 @@ import numpy as np
 import typer
 from rich.table import Table
 
-from ..api import FitResult, run
+from ..api import MOST_ROWS, FitResult, fit_problem
 from ..errors import InvalidInput
-from ..node.worker import NodeWorker
 from ..outputs import output_folder, result_as_dict, write_run
 from ..problem import Domain, Problem
-from ..runtime.inprocess import InProcessRuntime
-from ..runtime.metered import MeteredRuntime
 from ..settings import Settings
 from ..tables import read_table
 from .common import REASONS, console, live_progress, percent, verdict
@@ -65,6 +62,9 @@ def fit(
     domain: Annotated[
         str | None, typer.Option(help="Known range of each feature, as in 0:100,18:99; else the extremes are shared.")
     ] = None,
+    most_rows: Annotated[
+        int, typer.Option(help="A node with more rows takes part as several virtual ones; 0 leaves it whole.")
+    ] = MOST_ROWS,
     seed: Annotated[int, typer.Option(help="Seed of the starts of the incumbent.")] = 0,
     resume: Annotated[Path | None, typer.Option(help="Continue the run whose checkpoint is in this folder.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print result.json instead of a table.")] = False,
@@ -87,20 +87,16 @@ def fit(
         seed=seed,
     )
     problem = Problem.checked(rows, k, parse_domain(domain))  # type: ignore[arg-type]
-    runtime = MeteredRuntime(InProcessRuntime(NodeWorker(data, features) for data in problem.nodes))
-    try:
-        with live_progress(as_json) as on_round:
-            result = run(
-                runtime,
-                settings,
-                domain=problem.domain,
-                features=features,
-                on_round=on_round,
-                checkpoint=folder / "checkpoint.npz",
-                resume=resume is not None,
-            )
-    finally:
-        runtime.close()
+    with live_progress(as_json) as on_round:
+        result = fit_problem(
+            problem,
+            settings,
+            features=features,
+            most_rows=most_rows or None,
+            on_round=on_round,
+            checkpoint=folder / "checkpoint.npz",
+            resume=resume is not None,
+        )
     write_run(folder, result)
     if as_json:
         typer.echo(json.dumps(result_as_dict(result)))
@@ -128,10 +124,7 @@ def show(result: FitResult, folder: Path) -> None:
     table.add_column("node")
     for heading in ("rows", "cost", *(f"cluster {i}" for i in range(len(result.centroids)))):
         table.add_column(heading, justify="right")
-    assert result.certificate.node_costs is not None
-    for name, rows, cost, counts in zip(
-        result.node_names, result.node_points, result.certificate.node_costs, result.node_counts, strict=True
-    ):
+    for name, rows, cost, counts in result.by_owner():
         table.add_row(name, str(rows), f"{cost:.6g}", *(f"{count:g}" for count in counts))
     console.print(table)
     console.print(f"proven lower bound  {result.lower_bound:.10g}")

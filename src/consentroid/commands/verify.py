@@ -14,6 +14,7 @@ from rich.table import Table
 from ..errors import CertificateInvalid
 from ..verify import Report
 from ..verify import verify as verify_certificate
+from ..virtual_nodes import split_again
 from .common import console, percent
 from .fit import node_files, read_nodes
 
@@ -38,7 +39,7 @@ def verify(
     Example: consentroid verify run/certificate.json --node a=a.csv --node b=b.csv
     """
     files = node_files(node or [])
-    rows: dict[str, Any] = dict(read_nodes(files, columns)[0]) if files else {}
+    rows: dict[str, Any] = _parts(dict(read_nodes(files, columns)[0]), certificate) if files else {}
     try:
         report = verify_certificate(
             certificate,
@@ -57,6 +58,17 @@ def verify(
         show(report)
     if not report.finished:
         raise typer.Exit(NOT_FINISHED)
+
+
+def _parts(rows: dict[str, Any], certificate: Path) -> dict[str, Any]:
+    """A large node took part as several virtual ones: split its rows as it did."""
+    try:
+        told = json.loads(certificate.read_text())
+        names, n_clusters = [str(name) for name in told["nodes"]], int(told["n_clusters"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return rows  # the verifier says what is wrong with the file
+    parts = [split_again(name, table, names, n_clusters) for name, table in rows.items()]
+    return {name: table for part in parts for name, table in part.items()}
 
 
 def outcome(report: Report) -> str:

@@ -121,6 +121,6 @@ class NodeWorker:
             costs[c] = data.weights @ squared[np.arange(len(labels)), labels]
             np.add.at(counts[c], labels, data.weights)
             np.add.at(sums[c], labels, data.weights[:, None] * data.points)
-        # All terms are positive, so the relative error of a cost is below (rows + features + 4) units in the last place.
+        # All terms are positive: the relative error of a cost is below (rows + features + 4) units in the last place.
         costs *= 1.0 + (len(data.points) + n_features + 4) * np.finfo(float).eps
         return Evaluated(costs, counts, sums)

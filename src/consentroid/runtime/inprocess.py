@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
-from ..messages import Failure, Request, Response
+from ..messages import Failure, Query, Request, Response
 from ..node.worker import NodeWorker
 from ..problem import Problem
 
@@ -15,6 +16,7 @@ class InProcessRuntime:
     def __init__(self, workers: Iterable[NodeWorker], n_threads: int | None = None) -> None:
         self._workers = tuple(workers)
         width = min(len(self._workers), n_threads or os.cpu_count() or 1)
+        self._share = width / len(self._workers)  # of an exchange's time that a node gets when nodes take turns
         self._pool = ThreadPoolExecutor(width, thread_name_prefix="node")
 
     @classmethod
@@ -26,7 +28,12 @@ class InProcessRuntime:
         return tuple(worker.name for worker in self._workers)
 
     def exchange(self, requests: Sequence[Request]) -> list[Response]:
-        return list(self._pool.map(_answer, self._workers, requests))
+        return list(self._pool.map(_answer, self._workers, [self._fair(request) for request in requests]))
+
+    def _fair(self, request: Request) -> Request:
+        if isinstance(request, Query) and request.solve is not None:
+            return replace(request, solve=replace(request.solve, seconds=request.solve.seconds * self._share))
+        return request
 
     def close(self) -> None:
         self._pool.shutdown(wait=False, cancel_futures=True)
