@@ -118,7 +118,7 @@ class Coordinator:
         run.dual_state = self.dual.update(self.initial_state(), at)
         if settings.heuristic == "average":
             run.candidates = primal.average(at.centroids)
-        else:
+        if settings.method == "proximal" and run.certificate.centroids is not None:  # the paper's start at λ = 0
             run.dual_state = replace(run.dual_state, lam=self._lam_of_incumbent())
         run.stop_reason = self._limit_reached(at)
 

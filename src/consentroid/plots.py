@@ -76,6 +76,23 @@ def node_clusters(problem: Problem, stages: Mapping[str, Array], path: Path, tit
     return _save(figure, path)
 
 
+def proof_traffic(proofs: Sequence[Any], path: Path) -> Path:
+    """Rounds of each proof and the bytes a node exchanges in a round, by number of nodes."""
+    figure = Figure(figsize=(8.5, 3.8), layout="constrained")
+    FigureCanvasAgg(figure)
+    left, right = figure.subplots(1, 2)
+    nodes = [proof.n_nodes for proof in proofs]
+    left.scatter(nodes, [proof.rounds for proof in proofs], color=COLOURS[0], alpha=0.7)
+    left.set(xlabel="nodes", ylabel="rounds", title="rounds of a proof to 1e-6", ylim=(0, None))
+    right.scatter(nodes, [proof.bytes_a_round / 1000 for proof in proofs], color=COLOURS[1], alpha=0.7)
+    right.set(xlabel="nodes", ylabel="kB", yscale="log", title="traffic of one node in a round")
+    for axes in (left, right):
+        axes.set_xscale("log", base=2)
+        axes.set_xticks(sorted(set(nodes)), [str(n) for n in sorted(set(nodes))])
+        axes.grid(alpha=0.25)
+    return _save(figure, path)
+
+
 def _scatter(axes: Any, node: NodeData, centroids: Array, project: Any) -> None:
     labels = ((node.points[:, None] - centroids[None]) ** 2).sum(axis=2).argmin(axis=1)
     rows, marks = project(node.points), project(centroids)

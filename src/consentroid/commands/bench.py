@@ -26,3 +26,20 @@ def solvers(
     from ..bench import run_solver_bench
 
     run_solver_bench(instances, json_file, quick, plots, console)
+
+
+@bench_app.command("rounds")
+def rounds(
+    instances: Annotated[Path | None, typer.Option(help="Folder with instances, beside generated ones.")] = None,
+    seeds: Annotated[int, typer.Option(help="Generated problems for each number of nodes.")] = 3,
+    json_file: Annotated[Path | None, typer.Option("--json", help="Write the figures here.")] = None,
+    plots: Annotated[Path | None, typer.Option(help="Draw rounds and traffic here.")] = None,
+) -> None:
+    """Rounds until the bound is within 1e-3 of the dual optimum, and rounds and bytes of a proof, by number of nodes.
+
+    Example: consentroid bench rounds --instances DIR --json rounds.json --plots plots
+    """
+    from ..bench_rounds import run_rounds_bench
+    from ..instances import load_folder
+
+    run_rounds_bench([] if instances is None else load_folder(instances), seeds, json_file, plots, console)

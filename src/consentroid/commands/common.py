@@ -14,7 +14,7 @@ from ..api import FitResult
 from ..coordinator import OnRound
 from ..trace import RoundRecord
 
-console = Console(soft_wrap=False)
+console = Console(width=None if sys.stdout.isatty() else 120)  # tables in files are not cut to 80 columns
 messages = Console(stderr=True)
 
 REASONS = {
