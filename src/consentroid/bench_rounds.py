@@ -1,7 +1,8 @@
 """Rounds and bytes: how fast the update rules climb the same dual function, and what a proof costs on a wire.
 
 Every method gets the same references, so all of them maximise one dual function; its optimum is the best bound that any
-of them reached. The paper's methods start at λ = 0, `proximal` at the incumbent's gradients. A run that never comes within the tolerance counts with its limit of rounds.
+of them reached. The paper's methods start at λ = 0, `proximal` at the incumbent's gradients. A run that never comes
+within the tolerance counts with its limit of rounds.
 """
 
 from __future__ import annotations
