@@ -77,6 +77,16 @@ def _interchangeable(price, boxes):
 
 
 @kernel
+def excluded(rule, references, box):
+    """Whether the boxes hold no centroids that obey the rule, as far as intervals tell."""
+    for k in range(box.shape[1]):
+        for d in range(box.shape[2]):
+            if box[0, k, d] > box[1, k, d]:
+                return True
+    return rule != NONE and order_excludes(references, box[0], box[1])
+
+
+@kernel
 def scaled_model(rows, price, boxes, rule, references):
     """The problem in scaled units, and whether its numbers are in a range where margins hold."""
     n_clusters, n_features = price.shape
@@ -263,16 +273,20 @@ def _best_labelling(seed, everything, model, out):
 
 
 @kernel
-def find_incumbent(rows, model, start, n_seeds, stack, u):
-    """Priced Lloyd runs from the start, the price-free solutions and the boxes' centres; u gets the multipliers."""
+def find_incumbent(rows, model, start, n_seeds, best, u):
+    """Priced Lloyd runs from the start, the price-free solutions and the boxes' centres; returns (value, cost).
+
+    Fills the centroids `best` and the order rule's multipliers u.
+    """
     n_clusters, n_features = model.price.shape
     trial, trial_u = np.empty((n_clusters, n_features)), np.zeros((n_clusters, n_clusters))
-    stack.numbers[BEST] = np.inf
-    stack.numbers[BEST_COST] = np.inf
-    u[:, :] = 0.0
+    least, least_cost = np.inf, np.inf
+    for k in range(n_clusters):
+        for l in range(n_clusters):
+            u[k, l] = 0.0
     for k in range(n_clusters):
         for d in range(n_features):
-            stack.best[k, d] = clamp(0.0, model.lo[k, d], model.hi[k, d])
+            best[k, d] = clamp(0.0, model.lo[k, d], model.hi[k, d])
     for i in range(-2, min(n_seeds, len(rows.seeds))):
         if (i == -2 and len(start) == 0) or (i == -1 and model.symmetric):
             continue
@@ -286,10 +300,11 @@ def find_incumbent(rows, model, start, n_seeds, stack, u):
                     else:
                         trial[k, d] = 0.5 * (model.lo[k, d] + model.hi[k, d])
         value, cost = local_search(rows.y, rows.w, model, trial, trial_u, 50)
-        if value < stack.numbers[BEST]:
-            stack.numbers[BEST], stack.numbers[BEST_COST] = value, cost
-            copy_into(stack.best, trial)
+        if value < least:
+            least, least_cost = value, cost
+            copy_into(best, trial)
             copy_into(u, trial_u)
+    return least, least_cost
 
 
 @kernel
@@ -354,18 +369,18 @@ def _blend(references, tight, safe, target, out):
 
 
 @kernel
-def recover(rows, price, boxes, rule, references, model, stack, out, labels):
+def recover(rows, price, boxes, rule, references, model, best, out, labels):
     """Centroids in original units that obey boxes and rule exactly, and their (value, cost) rounded up; inf if none."""
     n_clusters, n_features = price.shape
-    _map_back(rows, boxes, stack.best, out)
+    _map_back(rows, boxes, best, out)
     if rule != NONE and model.symmetric and not relabel_to_order(references, out):
         return np.inf, np.inf
     if rule == NONE or obeys_order(references, out):
         return _told(rows, price, boxes, rule, references, out, labels)
     u, weights = np.zeros((n_clusters, n_clusters)), np.empty(n_clusters)
     sums, shifted = np.empty((n_clusters, n_features)), np.empty((n_clusters, n_features))
-    tight, safe, trial = stack.best.copy(), np.empty((n_clusters, n_features)), np.empty((n_clusters, n_features))
-    assign(rows.y, rows.w, stack.best, weights, sums)
+    tight, safe, trial = best.copy(), np.empty((n_clusters, n_features)), np.empty((n_clusters, n_features))
+    assign(rows.y, rows.w, best, weights, sums)
     target = model.target
     for attempt in range(10):
         for k in range(n_clusters):
@@ -422,11 +437,7 @@ def solve_batch(
         b = cursor[0]
         price, box = prices[b], boxes[b]
         if cursor[1] == 0:
-            excluded = rule != NONE and order_excludes(references, box[0], box[1])
-            for k in range(n_clusters):
-                for d in range(n_features):
-                    excluded = excluded or box[0, k, d] > box[1, k, d]
-            if excluded:
+            if excluded(rule, references, box):
                 for k in range(n_clusters):
                     for d in range(n_features):
                         centroids[b, k, d] = 0.5 * (box[0, k, d] + box[1, k, d])
@@ -443,8 +454,8 @@ def solve_batch(
                 for d in range(n_features):
                     offset += model.price[k, d] * (rows.centre[d] / rows.scale)
             if cursor[1] == 0:
-                find_incumbent(rows, model, start, n_seeds, stack, u)
-                value, cost = stack.numbers[BEST], stack.numbers[BEST_COST]
+                value, cost = find_incumbent(rows, model, start, n_seeds, stack.best, u)
+                stack.numbers[BEST], stack.numbers[BEST_COST] = value, cost
                 stack.numbers[THRESHOLD] = value
                 if value < np.inf:
                     stack.numbers[THRESHOLD] -= 0.5 * gap * max(abs(value + offset), cost)
@@ -459,16 +470,15 @@ def solve_batch(
         else:
             copy_into(stack.best, np.zeros((n_clusters, n_features)))
         bound = max(bound, least_payment(price, box[0], box[1]))
-        value, cost = recover(rows, price, box, rule, references, model, stack, centroids[b], labels)
+        value, cost = recover(rows, price, box, rule, references, model, stack.best, centroids[b], labels)
         bounds[b] = min(bound, value)
         values[b] = value
         nodes[b] = stack.counters[NODES]
         states[b] = OPTIMAL if value - bound <= gap * max(abs(value), cost) else UNFINISHED
-        if margin < 1e200 and stack.counters[STATE] == FINISHED:
-            # the search is complete and its margin alone exceeds the gap asked for: more work would change nothing
+        if margin < 1e200 and stack.counters[STATE] == FINISHED and states[b] == UNFINISHED:
+            # complete, but the margin alone exceeds the gap asked for: more work would change nothing
             best = stack.numbers[BEST]
             rounding = unscale_down(rows, price, best) - unscale_down(rows, price, best - 3.0 * margin)
-            if value - bound <= gap * max(abs(value), cost) + 2.0 * rounding:
-                states[b] = OPTIMAL
+            states[b] = OPTIMAL if value - bound <= gap * max(abs(value), cost) + 2.0 * rounding else UNFINISHED
         cursor[0] += 1
         cursor[1] = 0

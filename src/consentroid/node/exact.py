@@ -11,14 +11,15 @@ import math
 import time
 from collections import OrderedDict
 from functools import cached_property
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..messages import Counted, Solved
 from ..symmetry import Symmetry
-from ._batch import INFEASIBLE, OPTIMAL, Rows, solve_batch
+from ._batch import INFEASIBLE, OPTIMAL, UNFINISHED, Rows, solve_batch
+from ._boxes import EXAMINED, OPEN, begin_forest, end_forest, grow_forest, make_forest
 from ._cache import drop_stale
 from ._kernels import NEAREST, NONE, ORDER
 from ._search import make_left, make_stack
@@ -33,7 +34,10 @@ Regime = Literal["auto", "assignments", "boxes"]
 drop_stale()
 
 RULES = {"none": NONE, "order": ORDER, "nearest": NEAREST}
-MOST_WITH_TAILS = 64  # rows up to which the price-free tails are worth their search
+MOST_WITH_TAILS = 256  # rows up to which the price-free tails are worth their search
+MOST_ASSIGNED = 256  # rows up to which assignments are searched first
+TENTATIVE_NODES = 100_000
+MOST_MEMORY = 300_000_000  # bytes for open boxes
 SMALL_QUOTA = 4096  # search nodes between two looks at the clock: a few milliseconds
 
 
@@ -82,28 +86,24 @@ class ExactSolver:
         # owned copies: one array type to compile for
         prices, boxes = np.array(prices, dtype=float, order="C"), np.array(boxes, dtype=float, order="C")
         n_boxes, n_clusters, n_features = prices.shape
-        rows = self._table(points, weights).rows(n_clusters)
-        references = symmetry.references if symmetry.references is not None else np.zeros((n_clusters, n_features))
-        references = np.array(references, order="C")
-        bounds, values = np.empty(n_boxes), np.empty(n_boxes)
-        centroids = np.empty((n_boxes, n_clusters, n_features))
-        states, nodes = np.zeros(n_boxes, np.int64), np.zeros(n_boxes, np.int64)
-        cursor = np.zeros(4, np.int64)
-        n = len(rows.w)
-        left, stack = make_left(n, n_clusters, n_features), make_stack(n, n_clusters, n_features)
-        root, labels = np.zeros((n_clusters, n_features + 2)), np.zeros(len(rows.points), np.int64)
-        first = np.zeros((0, n_features)) if start is None else np.array(start, dtype=float, order="C")
-        quota, limit = SMALL_QUOTA, int(budget.search_nodes)
-        while cursor[0] < n_boxes:
-            solve_batch(
-                rows, prices, boxes, RULES[symmetry.rule], references, first, 4, budget.gap, limit, cursor, quota,
-                left, stack, root, bounds, values, centroids, states, nodes, labels,
-            )  # fmt: skip
-            if time.perf_counter() >= deadline:
-                limit = 0  # what is under way stops where it stands; the rest gets its root bound
-        self.nodes = nodes
-        solved = Solved(bounds, values, centroids, (states == OPTIMAL) | (states == INFEASIBLE))
-        return solved, states, labels
+        table = self._table(points, weights)
+        references = np.zeros((n_clusters, n_features)) if symmetry.references is None else symmetry.references
+        request = Request(
+            table, table.rows(n_clusters), prices, boxes, RULES[symmetry.rule], np.array(references, order="C"),
+            np.zeros((0, n_features)) if start is None else np.array(start, dtype=float, order="C"), budget, deadline,
+        )  # fmt: skip
+        result = Result(
+            np.full(n_boxes, -np.inf), np.full(n_boxes, np.inf), np.empty(prices.shape), np.zeros(n_boxes, np.int64),
+            np.zeros(n_boxes, np.int64), np.zeros(len(points), np.int64),
+        )  # fmt: skip
+        few = len(table.w) <= (MOST_ASSIGNED if self.regime == "auto" else 0)
+        if self.regime == "assignments" or few:
+            search_assignments(request, result, self.regime == "auto")
+        if self.regime != "assignments":
+            for b in np.flatnonzero(result.states == UNFINISHED):
+                search_boxes(request, result, int(b))
+        solved = Solved(result.bounds, result.values, result.centroids, result.states != UNFINISHED)
+        return solved, result.states, result.labels
 
     def count_many(self, points: Array, weights: Array, boxes: Array) -> Counted:
         """Decided-row statistics of each box (B, 2, K, D): sums about the box centres 0.5 (lo + hi)."""
@@ -127,6 +127,80 @@ class ExactSolver:
         while len(self._tables) > 4:
             self._tables.popitem(last=False)
         return self._tables[key][2]
+
+
+class Request(NamedTuple):
+    """One call's arguments, as the kernels take them."""
+
+    table: Table
+    rows: Rows
+    prices: Array
+    boxes: Array
+    rule: int
+    references: Array
+    start: Array
+    budget: Budget
+    deadline: float
+
+
+class Result(NamedTuple):
+    bounds: Array
+    values: Array
+    centroids: Array
+    states: NDArray[np.int64]
+    nodes: NDArray[np.int64]
+    labels: NDArray[np.int64]
+
+
+def search_assignments(request: Request, result: Result, tentative: bool) -> None:
+    """All boxes by the depth-first search; a tentative one gives up early, for the other search to take over."""
+    n, (n_boxes, n_clusters, n_features) = len(request.rows.w), request.prices.shape
+    left, stack = make_left(n, n_clusters, n_features), make_stack(n, n_clusters, n_features)
+    root, cursor = np.zeros((n_clusters, n_features + 2)), np.zeros(3, np.int64)
+    limit = int(request.budget.search_nodes)
+    if tentative:
+        limit = min(limit, TENTATIVE_NODES)
+    while cursor[0] < n_boxes:
+        solve_batch(
+            request.rows, request.prices, request.boxes, request.rule, request.references, request.start, 4,
+            request.budget.gap, limit, cursor, SMALL_QUOTA, left, stack, root, result.bounds, result.values,
+            result.centroids, result.states, result.nodes, result.labels,
+        )  # fmt: skip
+        if time.perf_counter() >= request.deadline:
+            limit = 0  # what is under way stops where it stands; the rest gets its root bound
+
+
+def search_boxes(request: Request, result: Result, b: int) -> None:
+    """One box by the search over centroid boxes; keeps whichever bound and value are better."""
+    price, box, rule, references = request.prices[b], request.boxes[b], request.rule, request.references
+    n_clusters, n_features = price.shape
+    limit = int(request.budget.search_nodes) - int(result.nodes[b])
+    now = time.perf_counter()
+    if result.values[b] < np.inf and (limit <= 0 or now >= request.deadline):
+        return
+    gap, rows, tree = request.budget.gap, request.rows, request.table.tree
+    capacity = max(MOST_MEMORY // (16 * n_clusters * n_features + 40), 64)
+    forest = make_forest(min(capacity, max(limit, 2)), n_clusters, n_features)
+    start = request.start if result.values[b] == np.inf else result.centroids[b].copy()
+    model, offset, fine = begin_forest(rows, price, box, rule, references, start, 4, gap, forest)
+    quota = 20_000.0
+    while fine and (forest.counters[EXAMINED] == 0 or forest.counters[OPEN] > 0):
+        began = time.perf_counter()
+        if forest.counters[EXAMINED] > 0 and (began >= request.deadline or forest.counters[EXAMINED] >= limit):
+            break
+        grow_forest(len(rows.weights), tree, model, offset, gap, limit, quota, forest)
+        took = time.perf_counter() - began
+        quota *= min(max(0.01 / max(took, 1e-6), 0.5), 2.0)  # a look at the clock every ten milliseconds
+    centroids, labels = np.empty(price.shape), np.zeros_like(result.labels)
+    bound, value, state = end_forest(
+        rows, price, box, rule, references, model, fine, gap, forest, centroids, labels
+    )
+    result.bounds[b] = max(result.bounds[b], bound)
+    result.nodes[b] += forest.counters[EXAMINED]
+    if value < result.values[b] or result.values[b] == np.inf:
+        result.values[b], result.centroids[b] = value, centroids
+        result.labels[:] = labels
+    result.states[b] = state
 
 
 class Table:
@@ -175,7 +249,8 @@ class Table:
             y, w = self.y, self.w
             seeds = np.zeros((0, n_clusters, y.shape[1]))
             if len(y) > 0:
-                seeds = lloyd_seeds(y, w, n_clusters, 20, 3)
+                step = max(len(y) // 4000, 1)  # a sample finds the same valleys
+                seeds = lloyd_seeds(y[::step].copy(), w[::step].copy(), n_clusters, 20, 3)
             tail, best = np.zeros(len(y) + 1), np.zeros((n_clusters, y.shape[1]))
             if 0 < len(y) <= MOST_WITH_TAILS:
                 tail_bounds(y, w, len(self.weights), n_clusters, seeds, 20_000, 400_000, tail, best)
