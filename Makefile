@@ -5,10 +5,10 @@ BIN    := $(VENV)/bin
 
 .PHONY: demo test test-faults clean
 
-demo: $(VENV)/.installed
+demo: $(VENV)/.compiled
 	$(BIN)/consentroid demo --out demo
 
-test: $(VENV)/.installed-test
+test: $(VENV)/.installed-test $(VENV)/.compiled
 	$(BIN)/ruff check src tests examples benchmarks
 	$(BIN)/mypy
 	$(BIN)/pytest -n 2 --dist loadgroup -m "not faults"
@@ -27,6 +27,10 @@ $(VENV)/.installed: pyproject.toml | $(BIN)/python
 $(VENV)/.installed-test: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet -e ".[test]"
 	touch $@ $(VENV)/.installed
+
+$(VENV)/.compiled: $(VENV)/.installed $(wildcard src/consentroid/node/_*.py src/consentroid/dual/_*.py)
+	$(BIN)/python -m consentroid.warmup
+	touch $@
 
 clean:
 	rm -rf $(VENV) demo .pytest_cache .mypy_cache .ruff_cache

@@ -139,7 +139,7 @@ class Coordinator:
         return risen <= self._worthwhile_increase() or len(rounds) >= DUAL_ROUNDS
 
     def _limit_reached(self, at: DualEvaluation) -> str | None:
-        run, settings = self.run_state, self.settings
+        settings = self.settings
         if self._gap() <= settings.gap:
             return "gap"
         if settings.residual > 0 and np.linalg.norm(at.subgradient) <= settings.residual:
@@ -151,7 +151,7 @@ class Coordinator:
         return None
 
     def _gap(self) -> float:
-        """The proven gap; to replay the paper under its own rule, its formula (`Clustering_DG`), which proves nothing."""
+        """The proven gap; under the paper's rule, for replay, its formula (`Clustering_DG`), which proves nothing."""
         certificate = self.run_state.certificate
         if self.run_state.symmetry.valid:
             return certificate.gap

@@ -7,21 +7,19 @@ import math
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import typer
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
 from .federation import Federation, Patience, Progress, new_run
-from .messages import Query, Solve
-from .node.worker import NodeWorker
-from .problem import Domain, NodeData
+from .problem import Domain
 from .runtime.flare_job import JobArguments, write_job
 from .runtime.flare_kit import check_node_names, known_nodes, locate_storage, provision, set_private_table, site_name
 from .runtime.flare_process import Member
 from .settings import Settings
 from .tables import read_table
+from .warmup import prepare_solver
 
 federation_app = typer.Typer(help="Nodes and coordinator on separate machines, on NVIDIA FLARE.", no_args_is_help=True)
 node_app = typer.Typer(help="What runs on a data holder's machine.", no_args_is_help=True)
@@ -203,16 +201,6 @@ def parse_domain(text: str | None) -> Domain | None:
 
 def split(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
-
-
-def prepare_solver() -> None:
-    """Solve a tiny problem: the first solve on a machine compiles the solver, which is better done before a run."""
-    rows = np.array([[0.0, 0.0], [1.0, 0.5], [4.0, 4.0], [5.0, 4.5]])
-    boxes = Domain(rows.min(axis=0), rows.max(axis=0)).boxes(2)
-    worker = NodeWorker(NodeData.checked("preparation", rows))
-    for rule, references in (("none", None), ("order", rows[[0, 3]])):
-        solve = Solve(boxes[None], np.ones((1, 2, 2)))
-        worker.answer(Query(1, rule=rule, references=references, solve=solve))  # type: ignore[arg-type]
 
 
 def _foreground(kit: Path, what: str) -> None:
