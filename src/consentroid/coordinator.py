@@ -120,10 +120,10 @@ class Coordinator:
             run.candidates = primal.average(at.centroids)
         if settings.method == "proximal" and run.certificate.centroids is not None:  # the paper's start at λ = 0
             run.dual_state = replace(run.dual_state, lam=self._lam_of_incumbent())
-        run.stop_reason = self._limit_reached(at)
+        run.stop_reason = self.limit_reached(at)
 
     def _reason_to_stop(self, at: DualEvaluation) -> str | None:
-        reason = self._limit_reached(at)
+        reason = self.limit_reached(at)
         if reason is None and exhausted(self.dual, self.run_state.dual_state, self._worthwhile_increase()):
             return "dual_optimal"
         if reason is None and self.settings.prove and self._stalled():
@@ -138,11 +138,11 @@ class Coordinator:
         risen = self.run_state.certificate.lower - rounds[-PATIENCE].lower
         return risen <= self._worthwhile_increase() or len(rounds) >= DUAL_ROUNDS
 
-    def _limit_reached(self, at: DualEvaluation) -> str | None:
+    def limit_reached(self, at: DualEvaluation | None = None) -> str | None:
         settings = self.settings
         if self._gap() <= settings.gap:
             return "gap"
-        if settings.residual > 0 and np.linalg.norm(at.subgradient) <= settings.residual:
+        if at is not None and settings.residual > 0 and np.linalg.norm(at.subgradient) <= settings.residual:
             return "residual"
         if settings.max_rounds is not None and self.channel.round >= settings.max_rounds:
             return "max_rounds"

@@ -14,8 +14,8 @@ from .messages import Evaluate, Query, Reply, Solve, Statistics
 Array = NDArray[np.float64]
 
 BOXES_A_ROUND = 1024
-SEARCH_NODES = 2**60
-FEW_ROWS = 200  # of the largest node: with more, boxes are counted before they are priced
+FEW_ROWS = 200  # of the largest node: then an exact bound costs little more than a weak one
+ROOT_ONLY, EXACT = 1, 2**60  # search nodes: the bound of the point multipliers, or the node's optimum
 
 
 class Prover:
@@ -33,7 +33,7 @@ class Prover:
             run.tree = Tree(Box(boxes, proof, root.prices[None], cuts), run.symmetry)
             run.phase, run.stop_reason = "tree", None
         self.tree = run.tree
-        self._cheap_first = max(d.n_points for d in coordinator.channel.described) > FEW_ROWS
+        self._many_rows = max(d.n_points for d in coordinator.channel.described) > FEW_ROWS
 
     def prove(self) -> None:
         """Take boxes, exchange, close or split them, tighten the certificate, stop or go on."""
@@ -46,13 +46,12 @@ class Prover:
             run.certificate.offer_leaves(self.tree.leaves(), self.tree.symmetry)
 
     def _round(self) -> None:
-        """Count the decided rows of new boxes and price the others; with few rows pricing is as cheap as counting."""
+        """One exchange. With many rows at a node, bounds rise in strength: a new box has its decided rows counted, then
+        is priced by point multipliers alone, and exactly only where the model says that prices may still close it."""
         run, settings = self.coordinator.run_state, self.coordinator.settings
         with self.tree.all_or_nothing():
-            batch = self.tree.take(BOXES_A_ROUND)
-            fresh = [box for box in batch if self._cheap_first and not box.counted]
-            priced = [box for box in batch if box.counted or not self._cheap_first]
-            replies = self._exchange(fresh, priced)
+            fresh, priced, search_nodes = self._chosen(self.tree.take(BOXES_A_ROUND))
+            replies = self._exchange(fresh, priced, search_nodes)
             self.coordinator.take_costs(replies)
             upper = run.certificate.upper
             cutoff = upper * (1.0 - settings.gap)
@@ -63,7 +62,19 @@ class Prover:
         run.stop_reason = self._reason_to_stop()
         self.coordinator.finish_round("tree", replies, None, self.tree.n_open, self.tree.n_evaluated)
 
-    def _exchange(self, fresh: list[Box], priced: list[Box]) -> list[Reply]:
+    def _chosen(self, batch: list[Box]) -> tuple[list[Box], list[Box], int]:
+        """Boxes to count, boxes to price, and how hard; what asks for another effort goes back to the tree."""
+        if not self._many_rows:
+            return [], batch, EXACT
+        fresh = [box for box in batch if not box.counted]
+        counted = [box for box in batch if box.counted]
+        weak = any(box.pricings == 0 for box in counted)
+        for box in counted:
+            if (box.pricings == 0) != weak:
+                self.tree.push(box)
+        return fresh, [box for box in counted if (box.pricings == 0) == weak], ROOT_ONLY if weak else EXACT
+
+    def _exchange(self, fresh: list[Box], priced: list[Box], search_nodes: int) -> list[Reply]:
         coordinator = self.coordinator
         run, settings = coordinator.run_state, coordinator.settings
         statistics = Statistics(np.array([box.boxes for box in fresh])) if fresh else None
@@ -75,7 +86,7 @@ class Prover:
             if priced:
                 boxes = np.repeat([box.boxes for box in priced], [len(box.trials) for box in priced], axis=0)
                 prices = np.concatenate([box.trials[:, i] for box in priced])
-                solve = Solve(boxes, prices, seconds, settings.node_gap, SEARCH_NODES)
+                solve = Solve(boxes, prices, seconds, settings.node_gap, search_nodes)
             rule, references = run.symmetry.rule, run.symmetry.references
             queries.append(Query(0, settings.solver, rule, references, solve, statistics, evaluate))
         return coordinator.channel.ask(queries)
@@ -107,14 +118,4 @@ class Prover:
             self.tree.push(box)
 
     def _reason_to_stop(self) -> str | None:
-        coordinator = self.coordinator
-        run, settings = coordinator.run_state, coordinator.settings
-        if run.certificate.gap <= settings.gap:
-            return "gap"
-        if self.tree.n_open == 0:
-            return "gap"
-        if settings.max_rounds is not None and coordinator.channel.round >= settings.max_rounds:
-            return "max_rounds"
-        if coordinator.seconds >= settings.time_limit:
-            return "time_limit"
-        return None
+        return "gap" if self.tree.n_open == 0 else self.coordinator.limit_reached()
