@@ -5,10 +5,12 @@ Exit codes: 0 done, 1 a certificate is refuted, 2 bad input, 3 a node failed, 4 
 
 from __future__ import annotations
 
+import os
 import sys
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 
 from .commands.bench import bench_app
 from .commands.compare import compare
@@ -45,11 +47,22 @@ def main() -> None:
     try:
         app()
     except ConsentroidError as error:
-        Console(stderr=True).print(f"[bold red]error:[/] {error}", highlight=False, markup=True, soft_wrap=True)
+        Console(stderr=True).print(f"[bold red]error:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
         sys.exit(1 if isinstance(error, CertificateInvalid) else 3 if isinstance(error, NodeFailed) else 2)
     except KeyboardInterrupt:
         Console(stderr=True).print("Interrupted before the first result; nothing was written.")
-        sys.exit(130)
+        _leave_at_once(130)
+    except SystemExit as leaving:
+        if leaving.code == 130:
+            _leave_at_once(130)
+        raise
+
+
+def _leave_at_once(code: int) -> None:
+    """All is written; do not wait for nodes that are still solving in their threads."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 if __name__ == "__main__":

@@ -38,7 +38,7 @@ class Settings:
     seed: int = 0
     # effort of a node in one round
     node_gap: float = 1e-9
-    node_seconds: float = math.inf
+    node_seconds: float = 10.0  # then a node replies with what it has proven
 
     @classmethod
     def of_the_paper(cls, n_clusters: int, method: str, **changes: Any) -> Settings:
