@@ -174,7 +174,7 @@ def process(tree: Tree, results: list[Evaluated], cutoff: float, target: float) 
         master = _master(box, result.centroids[best], target)
         trials = _trials(box, result.centroids[best], master, target)
         if box.pricings < MAX_PRICINGS and master.value >= cutoff:
-            tree.push(replace(box, trials=trials[1:], pricings=box.pricings + 1))
+            tree.push(replace(box, trials=trials, pricings=box.pricings + 1))
             continue
         for child in split(box, result.centroids[best], trials):
             if excluded(child.boxes, tree.symmetry):
@@ -224,10 +224,10 @@ def _master(box: Box, centroids: Array, target: float) -> Master:
 
 
 def _trials(box: Box, centroids: Array, master: Master, target: float) -> Array:
-    """The best prices so far, the master's, and a Polyak step."""
+    """The master's prices and a Polyak step: where one fails the other often does not."""
     assert box.proof.prices is not None
     step = (centroids - centroids.mean(axis=0)) / _proximity(box, centroids, target)
-    return np.stack([box.proof.prices, balanced(master.prices), balanced(box.proof.prices + step)])
+    return np.stack([balanced(master.prices), balanced(box.proof.prices + step)])
 
 
 def split(box: Box, centroids: Array, trials: Array) -> list[Box]:
