@@ -59,6 +59,11 @@ class Effort:
         return cls(0.7 * QUICK_SECONDS, 4.0, 0.5, QUICK_SECONDS)
 
     @classmethod
+    def minutes(cls, minutes: float) -> Effort:
+        """About so long: comparisons in turn over the classes, then the growth curves."""
+        return cls(0.7 * 60 * minutes, 30.0, 20.0, 60 * minutes)
+
+    @classmethod
     def full(cls) -> Effort:
         return cls(math.inf, 120.0, 20.0, math.inf)
 

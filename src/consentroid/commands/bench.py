@@ -18,14 +18,16 @@ def solvers(
     json_file: Annotated[Path | None, typer.Option("--json", help="Write ratios and records here.")] = None,
     plots: Annotated[Path | None, typer.Option(help="Draw the growth curves here.")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="One minute in all.")] = False,
+    minutes: Annotated[float | None, typer.Option(help="About so many minutes; default: all problems to the end.")] = None,
 ) -> None:
     """Our node solver against Gurobi and SCIP on node problems met along real λ trajectories, and its growth.
 
     Example: consentroid bench solvers --instances DIR --json solvers.json --plots plots --quick
     """
-    from ..bench import run_solver_bench
+    from ..bench import Effort, run_solver_bench
 
-    run_solver_bench(instances, json_file, quick, plots, console)
+    effort = None if minutes is None else Effort.minutes(minutes)
+    run_solver_bench(instances, json_file, quick, plots, console, effort)
 
 
 @bench_app.command("rounds")
