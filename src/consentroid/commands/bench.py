@@ -18,7 +18,7 @@ def solvers(
     json_file: Annotated[Path | None, typer.Option("--json", help="Write ratios and records here.")] = None,
     plots: Annotated[Path | None, typer.Option(help="Draw the growth curves here.")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="One minute in all.")] = False,
-    minutes: Annotated[float | None, typer.Option(help="About so many minutes; default: all problems to the end.")] = None,
+    minutes: Annotated[float | None, typer.Option(help="About so many minutes; default: to the end.")] = None,
 ) -> None:
     """Our node solver against Gurobi and SCIP on node problems met along real λ trajectories, and its growth.
 
