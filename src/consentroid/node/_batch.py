@@ -436,14 +436,13 @@ def solve_batch(
     while cursor[0] < n_boxes and spent < quota:
         b = cursor[0]
         price, box = prices[b], boxes[b]
-        if cursor[1] == 0:
-            if excluded(rule, references, box):
-                for k in range(n_clusters):
-                    for d in range(n_features):
-                        centroids[b, k, d] = 0.5 * (box[0, k, d] + box[1, k, d])
-                bounds[b], values[b], states[b], nodes[b] = np.inf, np.inf, INFEASIBLE, 0
-                cursor[0] += 1
-                continue
+        if cursor[1] == 0 and excluded(rule, references, box):
+            for k in range(n_clusters):
+                for d in range(n_features):
+                    centroids[b, k, d] = 0.5 * (box[0, k, d] + box[1, k, d])
+            bounds[b], values[b], states[b], nodes[b] = np.inf, np.inf, INFEASIBLE, 0
+            cursor[0] += 1
+            continue
         model, fine = scaled_model(rows, price, box, rule, references)
         margin, bound = np.inf, -np.inf
         if fine:

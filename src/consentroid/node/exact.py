@@ -27,6 +27,7 @@ from ._start import lloyd_seeds
 from ._tails import spread_order, tail_bounds
 from ._tree import Tree, build_tree, count_batch
 from .base import Budget, NodeProblem, NodeSolution, Status
+from .nearest import solve_nearest
 
 Array = NDArray[np.float64]
 Regime = Literal["auto", "assignments", "boxes"]
@@ -82,6 +83,8 @@ class ExactSolver:
         budget: Budget,
         start: Array | None,
     ) -> tuple[Solved, NDArray[np.int64], NDArray[np.int64]]:
+        if symmetry.rule == "nearest":
+            return self._run_nearest(points, weights, prices, boxes, symmetry, budget)
         deadline = time.perf_counter() + budget.seconds
         # owned copies: one array type to compile for
         prices, boxes = np.array(prices, dtype=float, order="C"), np.array(boxes, dtype=float, order="C")
@@ -104,6 +107,27 @@ class ExactSolver:
                 search_boxes(request, result, int(b))
         solved = Solved(result.bounds, result.values, result.centroids, result.states != UNFINISHED)
         return solved, result.states, result.labels
+
+    def _run_nearest(
+        self, points: Array, weights: Array, prices: Array, boxes: Array, symmetry: Symmetry, budget: Budget
+    ) -> tuple[Solved, NDArray[np.int64], NDArray[np.int64]]:
+        """The paper's rule, for replay: box after box through problems under the order rule, which it implies."""
+        assert symmetry.references is not None
+        order = Symmetry("order", symmetry.references)
+        deadline = time.perf_counter() + budget.seconds
+        answers = []
+        for price, box in zip(prices, boxes, strict=True):
+
+            def relaxed(part: Array, price: Array = price) -> tuple[float, float, Array]:
+                left = Budget(max(deadline - time.perf_counter(), 0.0), budget.gap, budget.search_nodes)
+                solved, _, _ = self._run(points, weights, price[None], part[None], order, left, None)
+                return float(solved.bounds[0]), float(solved.values[0]), solved.centroids[0]
+
+            answers.append(solve_nearest(relaxed, box, symmetry.references, max(budget.gap, 1e-6)))
+        bounds, values, centroids, met = (list(column) for column in zip(*answers, strict=True))
+        solved = Solved(np.array(bounds), np.array(values), np.array(centroids), np.array(met))
+        squared = ((points[:, None, :] - solved.centroids[-1][None, :, :]) ** 2).sum(axis=2)
+        return solved, np.where(solved.optimal, OPTIMAL, UNFINISHED).astype(np.int64), squared.argmin(axis=1)
 
     def count_many(self, points: Array, weights: Array, boxes: Array) -> Counted:
         """Decided-row statistics of each box (B, 2, K, D): sums about the box centres 0.5 (lo + hi)."""
