@@ -1,9 +1,9 @@
 """The paper's symmetry rule (`Symmetry_Constraint`) for replay: ‖m_k − r_k‖² ≤ ‖m_l − r_k‖² for all k, l.
 
 The rule is not convex, but it implies the order rule (add the constraints of (k, l) and (l, k)), so the order-ruled
-problem is a relaxation: where its optimum obeys `nearest` too, which is the usual case, nothing is left to do. Otherwise
-the box is split between the two centroids at odds until the optimum of the relaxation obeys the rule to `TOLERANCE`, in
-units of the squared diameter of the boxes. Whatever comes out proves nothing about the clustering problem.
+problem is a relaxation: where its optimum obeys `nearest` too, the usual case, nothing is left to do. Otherwise the box
+is split between the two centroids at odds until the optimum of the relaxation obeys the rule to `TOLERANCE`, in units
+of the squared diameter of the boxes. Whatever comes out proves nothing about the clustering problem.
 """
 
 from __future__ import annotations
