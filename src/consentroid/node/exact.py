@@ -123,7 +123,8 @@ class ExactSolver:
                 solved, _, _ = self._run(points, weights, price[None], part[None], order, left, None)
                 return float(solved.bounds[0]), float(solved.values[0]), solved.centroids[0]
 
-            answers.append(solve_nearest(relaxed, box, symmetry.references, max(budget.gap, 1e-6)))
+            value_at = NodeProblem(points, weights, price, box).value
+            answers.append(solve_nearest(relaxed, value_at, box, symmetry.references, max(budget.gap, 1e-6)))
         bounds, values, centroids, met = (list(column) for column in zip(*answers, strict=True))
         solved = Solved(np.array(bounds), np.array(values), np.array(centroids), np.array(met))
         squared = ((points[:, None, :] - solved.centroids[-1][None, :, :]) ** 2).sum(axis=2)

@@ -19,14 +19,17 @@ Array = NDArray[np.float64]
 Relaxed = Callable[[Array], tuple[float, float, Array]]
 """Boxes (2, K, D) → bound, value and centroids under the order rule; bound +inf where nothing is left."""
 
-TOLERANCE = 1e-6
+TOLERANCE = 1e-4
 MOST_BOXES = 400
 
 
-def solve_nearest(relaxed: Relaxed, boxes: Array, references: Array, gap: float) -> tuple[float, float, Array, bool]:
-    """Bound, value, centroids under the rule, and whether they meet within `gap`."""
+def solve_nearest(
+    relaxed: Relaxed, value_at: Callable[[Array], float], boxes: Array, references: Array, gap: float
+) -> tuple[float, float, Array, bool]:
+    """Bound, value, centroids under the rule, and whether they meet within `gap`; the references obey it themselves."""
     slack = TOLERANCE * float(np.sum((boxes[1] - boxes[0]).max(axis=0) ** 2))
-    best, proven, best_centroids = np.inf, np.inf, 0.5 * (boxes[0] + boxes[1])
+    proven, best_centroids = np.inf, np.clip(references, *boxes)
+    best = value_at(best_centroids)
     serial = itertools.count()
     first = relaxed(boxes)
     heap = [(first[0], next(serial), boxes, first)]
