@@ -59,5 +59,6 @@ def verdict(result: FitResult) -> str:
         return "The rule 'nearest' can exclude the optimum: nothing is proven beyond the first round."
     if result.gap <= 1e-9:
         return "Proven optimal: no clustering of these rows costs less."
-    text = f"No clustering of these rows can cost less than {percent(result.gap)} below this one"
+    text = f"Proven: no clustering of these rows costs less than {result.lower_bound:.8g}; "
+    text += f"this one is within {percent(result.gap)} of that"
     return text + (", as asked." if result.certified else f" ({REASONS[result.stop_reason]}).")
