@@ -20,7 +20,8 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from ._kernels import ORDER, ROUNDING, clamp, copy_into, entry, kernel, order_violation, price_margin
+from ._kernels import NEAREST, NONE, ROUNDING, clamp, copy_into, entry, kernel, order_violation, price_margin
+from ._nearest import NEAREST_TOLERANCE, ascend_nearest, force_nearest, obeys_nearest
 from ._order import ascend_order
 
 # compiled into their only caller: a separate function would be optimised once more at every level above it
@@ -133,7 +134,7 @@ def _push(s, k, n_clusters, n_features, left, stack, rule):
             stack.state[s + 1, c, i] = stack.state[s, c, i]
         for d in range(n_features):
             stack.price[s + 1, c, d] = stack.price[s, c, d]
-    if rule == ORDER:
+    if rule != NONE:
         for c in range(n_clusters):
             for l in range(c + 1, n_clusters):
                 stack.multipliers[s + 1, c, l] = stack.multipliers[s, c, l]
@@ -203,6 +204,19 @@ def hold_order(s, steps, rounds, model, stack, m, primal):
     return value, violation
 
 
+@kernel
+def hold_nearest(s, model, stack, primal):
+    """Bound on the assigned part under the nearest rule, with a candidate that nearly obeys it."""
+    n_clusters, n_features = model.price.shape
+    weight, total, square = np.empty(n_clusters), np.empty((n_clusters, n_features)), 0.0
+    for k in range(n_clusters):
+        weight[k] = stack.state[s, k, WEIGHT]
+        square += stack.state[s, k, SQUARE]
+        for d in range(n_features):
+            total[k, d] = stack.state[s, k, TOTAL + d]
+    return square + ascend_nearest(weight, total, model.price, model.references, model.lo, model.hi, 20, primal)
+
+
 @inlined
 def _ahead(s, n, n_clusters, n_features, left, model, stack, m):
     """Look-ahead bound at depth s: (assigned part with the whole price) + what each remaining row pays at least.
@@ -229,10 +243,13 @@ def _ahead(s, n, n_clusters, n_features, left, model, stack, m):
 def _leaf(n, n_clusters, n_features, offset, gap, model, stack, m, primal):
     """All rows assigned: the assigned part is the subtree's bound, its minimiser a candidate."""
     violation = 0.0
-    if model.rule == ORDER:
+    if model.rule != NONE:
         bound, violation = hold_order(n, 40, 12, model, stack, m, primal)
     else:
         bound = assigned_part(stack.state[n], stack.price[n], model, primal)
+    if model.rule == NEAREST and not obeys_nearest(model.references, primal, NEAREST_TOLERANCE):
+        bound = max(bound, hold_nearest(n, model, stack, primal))
+        violation = 0.0 if force_nearest(model.references, model.lo, model.hi, primal) else np.inf
     stack.numbers[PRUNED] = min(stack.numbers[PRUNED], bound)
     if violation <= ACCEPTED_VIOLATION:
         value, paid = 0.0, 0.0
@@ -286,7 +303,7 @@ def run_search(t, n, left, model, offset, gap, node_limit, quota, stack):
             if entering:
                 stack.counters[STATE] = FINISHED
             continue
-        if model.rule == ORDER and not entering:
+        if model.rule != NONE and not entering:
             bound, _ = hold_order(s + 1, 3, 1, model, stack, m, primal)
             bound += left.tail[s + 1]
             if bound >= stack.numbers[THRESHOLD]:

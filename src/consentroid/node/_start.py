@@ -1,10 +1,11 @@
-"""Good solutions to begin with: priced Lloyd steps inside boxes and order rule, and price-free local optima."""
+"""Good solutions to begin with: price-free local optima, labelled for the price, and priced Lloyd steps from there."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from ._kernels import ORDER, clamp, copy_into, entry, kernel, minimiser, order_violation
+from ._kernels import NEAREST, NONE, clamp, copy_into, entry, kernel, minimiser, order_violation
+from ._nearest import NEAREST_TOLERANCE, force_nearest, obeys_nearest
 from ._order import ascend_order
 from ._search import ACCEPTED_VIOLATION
 
@@ -47,7 +48,7 @@ def local_search(y, w, model, m, u, iterations):
     u[:, :] = 0.0
     for i in range(iterations + 1):
         feasible = True
-        if model.rule == ORDER:
+        if model.rule != NONE:
             trial_u[:, :] = 0.0
             feasible = order_violation(model.references, trial, 0.5 * model.target) <= ACCEPTED_VIOLATION
             if not feasible and i > 0:
@@ -135,3 +136,104 @@ def lloyd_seeds(y, w, n_clusters, n_runs, n_seeds):
     for s in range(n_seeds):
         found += values[s] < np.inf
     return seeds[:found].copy()
+
+
+@kernel
+def _next_permutation(p):
+    i = len(p) - 2
+    while i >= 0 and p[i] > p[i + 1]:
+        i -= 1
+    if i < 0:
+        return False
+    j = len(p) - 1
+    while p[j] < p[i]:
+        j -= 1
+    p[i], p[j] = p[j], p[i]
+    left, right = i + 1, len(p) - 1
+    while left < right:
+        p[left], p[right] = p[right], p[left]
+        left += 1
+        right -= 1
+    return True
+
+
+@kernel
+def _best_labelling(seed, everything, model, out):
+    """Label a price-free solution for this price, these boxes and this rule; the result is a start only."""
+    n_clusters, n_features = seed.shape
+    p, best = np.arange(n_clusters), np.arange(n_clusters)
+    if not model.symmetric and n_clusters <= 6:
+        least = np.inf
+        while True:
+            score = 0.0
+            for k in range(n_clusters):
+                for d in range(n_features):
+                    x = seed[p[k], d]
+                    c = clamp(x, model.lo[k, d], model.hi[k, d])
+                    score += model.price[k, d] * c + everything / n_clusters * (x - c) * (x - c)
+            if model.rule != NONE:
+                for k in range(n_clusters):
+                    for l in range(k + 1, n_clusters):
+                        slack, length = 0.0, 0.0
+                        for d in range(n_features):
+                            n = model.references[k, d] - model.references[l, d]
+                            length += n * n
+                            slack += n * (seed[p[k], d] - seed[p[l], d])
+                        if slack < 0.0:
+                            score += everything * slack * slack / length
+            if score < least:
+                least = score
+                best[:] = p
+            if not _next_permutation(p):
+                break
+    for k in range(n_clusters):
+        for d in range(n_features):
+            out[k, d] = seed[best[k], d]
+
+
+@kernel
+def find_incumbent(rows, model, start, n_seeds, best, u):
+    """Priced Lloyd runs from the start, the price-free solutions and the boxes' centres; returns (value, cost).
+
+    Fills the centroids `best` and the order rule's multipliers u.
+    """
+    n_clusters, n_features = model.price.shape
+    trial, trial_u = np.empty((n_clusters, n_features)), np.zeros((n_clusters, n_clusters))
+    weights, sums = np.empty(n_clusters), np.empty((n_clusters, n_features))
+    least, least_cost = np.inf, np.inf
+    same = True  # boxes with one common centre would start all clusters there
+    for k in range(1, n_clusters):
+        for d in range(n_features):
+            same = same and model.lo[k, d] == model.lo[0, d] and model.hi[k, d] == model.hi[0, d]
+    for k in range(n_clusters):
+        for l in range(n_clusters):
+            u[k, l] = 0.0
+    for k in range(n_clusters):
+        for d in range(n_features):
+            best[k, d] = clamp(0.0, model.lo[k, d], model.hi[k, d])
+    for i in range(-2, min(n_seeds, len(rows.seeds))):
+        if (i == -2 and len(start) == 0) or (i == -1 and same):
+            continue
+        if i >= 0:
+            _best_labelling(rows.seeds[i], model.magnitudes[1, 0], model, trial)
+        else:
+            for k in range(n_clusters):
+                for d in range(n_features):
+                    if i == -2:
+                        trial[k, d] = (start[k, d] - rows.centre[d]) / rows.scale
+                    else:
+                        trial[k, d] = 0.5 * (model.lo[k, d] + model.hi[k, d])
+        value, cost = local_search(rows.y, rows.w, model, trial, trial_u, 50)
+        if model.rule == NEAREST and not obeys_nearest(model.references, trial, NEAREST_TOLERANCE):
+            if not force_nearest(model.references, model.lo, model.hi, trial):
+                continue
+            cost = assign(rows.y, rows.w, trial, weights, sums)
+            value = cost
+            for k in range(n_clusters):
+                for d in range(n_features):
+                    value += model.price[k, d] * trial[k, d]
+        if value < least:
+            least, least_cost = value, cost
+            copy_into(best, trial)
+            copy_into(u, trial_u)
+    return least, least_cost

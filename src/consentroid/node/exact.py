@@ -18,16 +18,18 @@ from numpy.typing import NDArray
 
 from ..messages import Counted, Solved
 from ..symmetry import Symmetry
-from ._batch import INFEASIBLE, OPTIMAL, UNFINISHED, Rows, solve_batch
+from ._batch import INFEASIBLE, OPTIMAL, UNFINISHED, solve_batch
 from ._boxes import EXAMINED, OPEN, begin_forest, end_forest, grow_forest, make_forest
 from ._cache import drop_stale
 from ._kernels import NEAREST, NONE, ORDER
+from ._nearest import NEAREST_GAP
+from ._one_feature import cluster_line
+from ._scaling import Rows
 from ._search import make_left, make_stack
 from ._start import lloyd_seeds
 from ._tails import spread_order, tail_bounds
 from ._tree import Tree, build_tree, count_batch
 from .base import Budget, NodeProblem, NodeSolution, Status
-from .nearest import solve_nearest
 
 Array = NDArray[np.float64]
 Regime = Literal["auto", "assignments", "boxes"]
@@ -83,22 +85,25 @@ class ExactSolver:
         budget: Budget,
         start: Array | None,
     ) -> tuple[Solved, NDArray[np.int64], NDArray[np.int64]]:
-        if symmetry.rule == "nearest":
-            return self._run_nearest(points, weights, prices, boxes, symmetry, budget)
         deadline = time.perf_counter() + budget.seconds
         # owned copies: one array type to compile for
         prices, boxes = np.array(prices, dtype=float, order="C"), np.array(boxes, dtype=float, order="C")
         n_boxes, n_clusters, n_features = prices.shape
         table = self._table(points, weights)
         references = np.zeros((n_clusters, n_features)) if symmetry.references is None else symmetry.references
+        rows = table.rows(n_clusters)
+        if len(rows.w) <= 1:  # without a spread of their own, the boxes set the scale
+            rows = rows._replace(scale=power_above(float(np.max(np.abs(boxes - rows.centre), initial=0.0))))
         request = Request(
-            table, table.rows(n_clusters), prices, boxes, RULES[symmetry.rule], np.array(references, order="C"),
+            table, rows, prices, boxes, RULES[symmetry.rule], np.array(references, order="C"),
             np.zeros((0, n_features)) if start is None else np.array(start, dtype=float, order="C"), budget, deadline,
         )  # fmt: skip
         result = Result(
             np.full(n_boxes, -np.inf), np.full(n_boxes, np.inf), np.empty(prices.shape), np.zeros(n_boxes, np.int64),
             np.zeros(n_boxes, np.int64), np.zeros(len(points), np.int64),
         )  # fmt: skip
+        if n_features == 1 and self.regime == "auto" and symmetry.rule != "nearest":
+            search_line(request, result)
         few = len(table.w) <= (MOST_ASSIGNED if self.regime == "auto" else 0)
         if self.regime == "assignments" or few:
             search_assignments(request, result, self.regime == "auto")
@@ -107,28 +112,6 @@ class ExactSolver:
                 search_boxes(request, result, int(b))
         solved = Solved(result.bounds, result.values, result.centroids, result.states != UNFINISHED)
         return solved, result.states, result.labels
-
-    def _run_nearest(
-        self, points: Array, weights: Array, prices: Array, boxes: Array, symmetry: Symmetry, budget: Budget
-    ) -> tuple[Solved, NDArray[np.int64], NDArray[np.int64]]:
-        """The paper's rule, for replay: box after box through problems under the order rule, which it implies."""
-        assert symmetry.references is not None
-        order = Symmetry("order", symmetry.references)
-        deadline = time.perf_counter() + budget.seconds
-        answers = []
-        for price, box in zip(prices, boxes, strict=True):
-
-            def relaxed(part: Array, price: Array = price) -> tuple[float, float, Array]:
-                left = Budget(max(deadline - time.perf_counter(), 0.0), budget.gap, budget.search_nodes)
-                solved, _, _ = self._run(points, weights, price[None], part[None], order, left, None)
-                return float(solved.bounds[0]), float(solved.values[0]), solved.centroids[0]
-
-            value_at = NodeProblem(points, weights, price, box).value
-            answers.append(solve_nearest(relaxed, value_at, box, symmetry.references, max(budget.gap, 1e-6)))
-        bounds, values, centroids, met = (list(column) for column in zip(*answers, strict=True))
-        solved = Solved(np.array(bounds), np.array(values), np.array(centroids), np.array(met))
-        squared = ((points[:, None, :] - solved.centroids[-1][None, :, :]) ** 2).sum(axis=2)
-        return solved, np.where(solved.optimal, OPTIMAL, UNFINISHED).astype(np.int64), squared.argmin(axis=1)
 
     def count_many(self, points: Array, weights: Array, boxes: Array) -> Counted:
         """Decided-row statistics of each box (B, 2, K, D): sums about the box centres 0.5 (lo + hi)."""
@@ -203,7 +186,8 @@ def search_boxes(request: Request, result: Result, b: int) -> None:
     now = time.perf_counter()
     if result.values[b] < np.inf and (limit <= 0 or now >= request.deadline):
         return
-    gap, rows, tree = request.budget.gap, request.rows, request.table.tree
+    gap = max(request.budget.gap, NEAREST_GAP) if rule == NEAREST else request.budget.gap
+    rows, tree = request.rows, request.table.tree
     capacity = max(MOST_MEMORY // (16 * n_clusters * n_features + 40), 64)
     forest = make_forest(min(capacity, max(limit, 2)), n_clusters, n_features)
     start = request.start if result.values[b] == np.inf else result.centroids[b].copy()
@@ -226,6 +210,21 @@ def search_boxes(request: Request, result: Result, b: int) -> None:
         result.values[b], result.centroids[b] = value, centroids
         result.labels[:] = labels
     result.states[b] = state
+
+
+def search_line(request: Request, result: Result) -> None:
+    """One feature: boxes without a price that hold all rows are solved outright."""
+    rows = request.rows
+    if len(rows.w) == 0:
+        return
+    kept = rows.points[rows.weights > 0]
+    for b, (price, box) in enumerate(zip(request.prices, request.boxes, strict=True)):
+        all_inside = np.all(box[0] <= kept.min()) and np.all(box[1] >= kept.max())
+        if all_inside and not price.any() and not np.ptp(box, axis=1).any():
+            result.bounds[b], result.values[b] = cluster_line(
+                rows, price, box, request.rule, request.references, result.centroids[b], result.labels
+            )
+            result.states[b] = OPTIMAL
 
 
 class Table:

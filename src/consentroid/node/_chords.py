@@ -1,0 +1,356 @@
+"""The bound on one tuple of centroid boxes.
+
+Rows decided by the boxes cost an exact quadratic. For a row that clusters C may win, any weights a_k ≥ 0, Σ_C a_k = 1,
+give
+
+    min_k f_k ≥ Σ_k a_k f_k + min_k Σ_l a_l min_box (f_k − f_l),        f_k = |y − m_k|²,
+
+(replace the minimum by a chord): also a quadratic, exact as soon as the row is decided. Whole cells of the kd-tree are
+treated as one row where they are small beside the boxes, since f_k − f_l is linear in y. The sum is a separable
+quadratic; its minimum over the boxes, price and order rule included, is the bound, and
+
+    quadratic(m_kd) − its minimum ≤ best value − bound
+
+cuts the boxes down before they are split.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from ._kernels import NEAREST, NONE, ROUNDING, TINY, clamp, copy_into, kernel, order_violation, price_margin
+from ._order import ascend_order
+
+WEIGHT, CONSTANT, TOTAL = 0, 1, 2  # places in a quadratic (K, D+2)
+
+
+@kernel
+def _least_difference(low, high, lo_k, hi_k, lo_l, hi_l):
+    """min of |y − m_k|² − |y − m_l|² over y in [low, high] and centroids in their boxes, one coordinate at a time.
+
+    Linear in y for given centroids, so the least is at an end.
+    """
+    total = 0.0
+    for d in range(len(low)):
+        least = np.inf
+        for end in range(2):
+            y = low[d] if end == 0 else high[d]
+            gap = max(max(lo_k[d] - y, y - hi_k[d]), 0.0)
+            reach = max(hi_l[d] - y, y - lo_l[d])
+            least = min(least, gap * gap - reach * reach)
+        total += least
+    return total
+
+
+@kernel
+def _owner(low, high, mean, lo, hi, middle, share):
+    """Cluster that wins every row in [low, high], or −1; then share[k] = 1 marks the clusters that may win some."""
+    n_clusters, n_features = lo.shape
+    owner, closest = 0, np.inf
+    for k in range(n_clusters):
+        squared = 0.0
+        for d in range(n_features):
+            squared += (mean[d] - middle[k, d]) ** 2
+        if squared < closest:
+            owner, closest = k, squared
+    decided = True
+    for k in range(n_clusters):
+        share[k] = 0.0
+        if k == owner or _least_difference(low, high, lo[k], hi[k], lo[owner], hi[owner]) <= 0.0:
+            share[k] = 1.0
+            decided = decided and k == owner
+    return owner if decided else -1
+
+
+@kernel
+def _chord(low, high, lo, hi, share, difference):
+    """Weights of the chord for the clusters marked in `share`, in place; returns its constant (≤ 0).
+
+    A cluster's weight is in proportion to what it can win by against its strongest rival.
+    """
+    n_clusters = len(lo)
+    total = 0.0
+    for k in range(n_clusters):
+        if share[k] > 0.0:
+            rival = -np.inf
+            for l in range(n_clusters):
+                if l != k and share[l] > 0.0:
+                    difference[k, l] = _least_difference(low, high, lo[k], hi[k], lo[l], hi[l])
+                    rival = max(rival, difference[k, l])
+            difference[k, k] = max(-rival, 0.0)
+            total += difference[k, k]
+    marked = 0
+    for k in range(n_clusters):
+        if share[k] > 0.0:
+            marked += 1
+    for k in range(n_clusters):
+        if share[k] > 0.0:
+            share[k] = difference[k, k] / total if total > 0.0 else 1.0 / marked
+            if share[k] == 0.0:
+                share[k] = 1e-300  # still a candidate: its differences bound the constant
+    constant = 0.0
+    for k in range(n_clusters):
+        if share[k] > 0.0:
+            loss = 0.0
+            for l in range(n_clusters):
+                if l != k and share[l] > 0.0:
+                    loss += share[l] * difference[k, l]
+            constant = min(constant, loss)
+    return constant
+
+
+@kernel
+def _blame(weight, loss, low, high, lo, hi, share, score):
+    """Charge the chord's loss to the coordinates whose width causes it."""
+    n_clusters, n_features = lo.shape
+    total = 0.0
+    for turn in range(2):
+        for k in range(n_clusters):
+            if share[k] > 0.0:
+                for d in range(n_features):
+                    width = hi[k, d] - lo[k, d]
+                    middle = 0.5 * (lo[k, d] + hi[k, d])
+                    range_kd = width * (2.0 * max(abs(high[d] - middle), abs(low[d] - middle)) + width)
+                    if turn == 0:
+                        total += range_kd
+                    elif total > 0.0:
+                        score[k, d] += weight * loss * range_kd / total
+
+
+@kernel
+def collect(tree, lo, hi, resolution, quadratic, score, pending):
+    """The box's quadratic (K, D+2) and scores (K, D). Returns (constant, least-distance bound's constant, units)."""
+    n_clusters, n_features = lo.shape
+    share, difference = np.empty(n_clusters), np.empty((n_clusters, n_clusters))
+    middle = np.empty((n_clusters, n_features))
+    for k in range(n_clusters):
+        for d in range(n_features):
+            middle[k, d] = 0.5 * (lo[k, d] + hi[k, d])
+            score[k, d] = 0.0
+        for i in range(n_features + 2):
+            quadratic[k, i] = 0.0
+    constant, units = 0.0, 0
+    top = 1
+    pending[0] = 0
+    while top > 0:
+        top -= 1
+        c = pending[top]
+        units += 1
+        owner = _owner(tree.lo[c], tree.hi[c], tree.mean[c], lo, hi, middle, share)
+        leaf = tree.right[c] == 0
+        first, last = 0, 1
+        if owner < 0:
+            diameter = 0.0
+            for d in range(n_features):
+                diameter = max(diameter, tree.hi[c, d] - tree.lo[c, d])
+            if diameter > resolution:
+                if not leaf:
+                    pending[top] = tree.right[c]
+                    pending[top + 1] = c + 1
+                    top += 2
+                    continue
+                first, last = tree.first[c], tree.last[c]
+        by_rows = last - first > 1 or first > 0 or (leaf and owner < 0)
+        if by_rows:
+            first, last = tree.first[c], tree.last[c]
+        for j in range(first, last):
+            weight, spread = tree.weight[c], tree.spread[c]
+            low, high, mean = tree.lo[c], tree.hi[c], tree.mean[c]
+            if by_rows:
+                weight, spread = tree.w[j], 0.0
+                low, high, mean = tree.y[j], tree.y[j], tree.y[j]
+                owner = _owner(low, high, mean, lo, hi, middle, share)
+                units += 1
+            if owner < 0:
+                loss = _chord(low, high, lo, hi, share, difference)
+                constant += weight * loss
+                _blame(weight, -loss, low, high, lo, hi, share, score)
+            else:
+                for k in range(n_clusters):
+                    share[k] = 0.0
+                share[owner] = 1.0
+            square = 0.0
+            for d in range(n_features):
+                square += mean[d] * mean[d]
+            for k in range(n_clusters):
+                if share[k] > 0.0:
+                    part = share[k] * weight
+                    quadratic[k, WEIGHT] += part
+                    quadratic[k, CONSTANT] += share[k] * spread + part * square
+                    for d in range(n_features):
+                        quadratic[k, TOTAL + d] += part * mean[d]
+    return constant, units
+
+
+@kernel
+def _least(quadratic, price, lo, hi, m):
+    """Minimum of the separable quadratic plus price·m over the boxes; fills the minimiser."""
+    n_clusters, n_features = lo.shape
+    value = 0.0
+    for k in range(n_clusters):
+        weight = quadratic[k, WEIGHT]
+        value += quadratic[k, CONSTANT]
+        for d in range(n_features):
+            a = quadratic[k, TOTAL + d] - 0.5 * price[k, d]
+            if weight > 0.0:
+                x = clamp(a / weight, lo[k, d], hi[k, d])
+            elif a != 0.0:
+                x = hi[k, d] if a > 0.0 else lo[k, d]
+            else:
+                x = 0.5 * (lo[k, d] + hi[k, d])
+            m[k, d] = x
+            value += (weight * x - 2.0 * a) * x
+    return value
+
+
+@kernel
+def _least_in_order(n_rows, model, quadratic, value, lo, hi, shifted, m):
+    """The minimum under the order rule: a better bound than `value` with its shifted price and m, or `value` again.
+
+    Returns (value, extra margin).
+    """
+    n_clusters, n_features = lo.shape
+    u, weight = np.zeros((n_clusters, n_clusters)), np.empty(n_clusters)
+    total, trial = np.empty((n_clusters, n_features)), np.empty((n_clusters, n_features))
+    for k in range(n_clusters):
+        weight[k] = quadratic[k, WEIGHT]
+        for d in range(n_features):
+            total[k, d] = quadratic[k, TOTAL + d]
+    ascend_order(weight, total, model.price, model.references, lo, hi, 1e-13, 20, 4, u, shifted, trial)
+    magnitude = price_margin(model.price, model.references, u, model.magnitudes)
+    margin = (4 * n_rows + 16 * n_clusters * n_features + 256) * ROUNDING * magnitude
+    improved = _least(quadratic, shifted, lo, hi, m)
+    if improved - margin > value:
+        copy_into(m, trial)  # the primal point: feasible, and the dual's minimiser wherever that is unique
+        return improved, margin
+    copy_into(shifted, model.price)
+    return _least(quadratic, shifted, lo, hi, m), 0.0
+
+
+@kernel
+def _cut(quadratic, price, room, lo, hi, free_width):
+    """quadratic(m_kd) − minimum ≤ room, coordinate by coordinate; returns the share of volume that is left."""
+    n_clusters, n_features = lo.shape
+    left_over = 1.0
+    for k in range(n_clusters):
+        weight = quadratic[k, WEIGHT]
+        if weight <= 0.0:
+            continue
+        for d in range(n_features):
+            centre = (quadratic[k, TOTAL + d] - 0.5 * price[k, d]) / weight
+            outside = clamp(centre, lo[k, d], hi[k, d]) - centre
+            radius = math.sqrt(room / weight + outside * outside) * (1.0 + 1e-12) + free_width
+            width = hi[k, d] - lo[k, d]
+            lo[k, d] = max(lo[k, d], min(centre - radius, hi[k, d]))
+            hi[k, d] = min(hi[k, d], max(centre + radius, lo[k, d]))
+            if width > 0.0:
+                left_over *= (hi[k, d] - lo[k, d]) / width
+    return left_over
+
+
+@kernel
+def tighten_order(references, lo, hi):
+    """Cut boxes by n·(m_k − m_l) ≥ 0; returns False when a pair of boxes cannot obey it."""
+    n_clusters, n_features = lo.shape
+    for k in range(n_clusters):
+        for l in range(k + 1, n_clusters):
+            most, magnitude = 0.0, 0.0
+            for d in range(n_features):
+                n = references[k, d] - references[l, d]
+                most += n * (hi[k, d] - lo[l, d]) if n > 0.0 else n * (lo[k, d] - hi[l, d])
+                magnitude += abs(n) * (abs(lo[k, d]) + abs(hi[k, d]) + abs(lo[l, d]) + abs(hi[l, d]))
+            most += 64.0 * ROUNDING * magnitude + TINY
+            if most < 0.0:
+                return False
+            for d in range(n_features):
+                n = references[k, d] - references[l, d]
+                if n > 0.0:
+                    lo[k, d], hi[l, d] = max(lo[k, d], hi[k, d] - most / n), min(hi[l, d], lo[l, d] + most / n)
+                elif n < 0.0:
+                    hi[k, d], lo[l, d] = min(hi[k, d], lo[k, d] - most / n), max(lo[l, d], hi[l, d] + most / n)
+    return True
+
+
+@kernel
+def _nearest_excludes(references, lo, hi):
+    """Whether no centroids in the boxes obey ‖m_k − r_k‖² ≤ ‖m_l − r_k‖² for all k, l."""
+    n_clusters, n_features = lo.shape
+    for k in range(n_clusters):
+        for l in range(n_clusters):
+            close, far = 0.0, 0.0
+            for d in range(n_features):
+                r = references[k, d]
+                gap = max(max(lo[k, d] - r, r - hi[k, d]), 0.0)
+                reach = max(hi[l, d] - r, r - lo[l, d])
+                close += gap * gap
+                far += reach * reach
+            if l != k and close > far * (1.0 + 1e-12):
+                return True
+    return False
+
+
+@kernel
+def _box_margin(n_rows, tree, price, lo, hi):
+    """Error margin of a box's bound (docs/numerics.md, section 4): every term is at most Σ w (|y| + |m|)² + |p||m|."""
+    n_clusters, n_features = lo.shape
+    size = 0.0
+    for d in range(n_features):
+        reach = 0.0
+        for k in range(n_clusters):
+            m = max(abs(lo[k, d]), abs(hi[k, d]))
+            reach = max(reach, m)
+            size += abs(price[k, d]) * m
+        y = max(abs(tree.lo[0, d]), abs(tree.hi[0, d]))
+        size += tree.weight[0] * (y + reach) ** 2
+    return (4 * n_rows + 16 * n_clusters * n_features + 256) * ROUNDING * size + TINY
+
+
+@kernel
+def examine(n_rows, tree, model, lo, hi, threshold, quadratic, score, pending, m, told):
+    """Bound a box and cut it down, in place. Returns (bound, coordinate to split); +inf if it holds nothing feasible.
+
+    `m` receives a minimiser of the relaxation; told[0] collects the work done, told[1] is what the chords lost.
+    """
+    n_clusters, n_features = lo.shape
+    shifted = np.empty((n_clusters, n_features))
+    best = -np.inf
+    for _ in range(4):
+        if model.rule != NONE and not tighten_order(model.references, lo, hi):
+            return np.inf, 0
+        if model.rule == NEAREST and _nearest_excludes(model.references, lo, hi):
+            return np.inf, 0
+        widest = 0.0
+        for k in range(n_clusters):
+            for d in range(n_features):
+                if lo[k, d] > hi[k, d]:  # sides can cross by rounding only: keep what is between them
+                    lo[k, d], hi[k, d] = hi[k, d], lo[k, d]
+                widest = max(widest, hi[k, d] - lo[k, d])
+        margin = _box_margin(n_rows, tree, model.price, lo, hi)
+        constant, work = collect(tree, lo, hi, 0.25 * widest, quadratic, score, pending)
+        told[0] += work
+        told[1] = -constant
+        copy_into(shifted, model.price)
+        value = _least(quadratic, shifted, lo, hi, m)
+        extra = 0.0
+        open_still = value + constant - margin < threshold
+        if open_still and model.rule != NONE and order_violation(model.references, m, 0.0) > 0.0:
+            value, extra = _least_in_order(n_rows, model, quadratic, value, lo, hi, shifted, m)
+        bound = value + constant - margin - extra
+        best = max(best, bound)
+        if best >= threshold:
+            return best, 0
+        if _cut(quadratic, shifted, threshold - bound + margin, lo, hi, 4.0 * ROUNDING * (1.0 + widest)) > 0.5:
+            break
+    most, split = 0.0, -1
+    for k in range(n_clusters):
+        for d in range(n_features):
+            if score[k, d] > most and hi[k, d] > lo[k, d]:
+                most, split = score[k, d], k * n_features + d
+    if split < 0:
+        for k in range(n_clusters):
+            for d in range(n_features):
+                if hi[k, d] - lo[k, d] > most:
+                    most, split = hi[k, d] - lo[k, d], k * n_features + d
+    return best, split

@@ -1,0 +1,104 @@
+"""From a good solution in scaled units to centroids that obey boxes and rule exactly, and what they cost."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ._kernels import NEAREST, NONE, clamp, copy_into, kernel, obeys_order, relabel_to_order, value_above
+from ._order import ascend_order
+from ._start import assign
+
+
+@kernel
+def _map_back(rows, boxes, scaled, out):
+    for k in range(out.shape[0]):
+        for d in range(out.shape[1]):
+            out[k, d] = clamp(rows.centre[d] + rows.scale * scaled[k, d], boxes[0, k, d], boxes[1, k, d])
+
+
+@kernel
+def _snap(rows, price, boxes, out, labels):
+    """A cluster whose rows coincide sits exactly on them (if no price pulls it away): its cost is then exactly 0."""
+    n, n_features = rows.points.shape
+    for k in range(out.shape[0]):
+        first, same = -1, True
+        for d in range(n_features):
+            if price[k, d] != 0.0:
+                same = False
+        for j in range(n):
+            if labels[j] == k and same and rows.weights[j] > 0.0:
+                if first < 0:
+                    first = j
+                for d in range(n_features):
+                    if rows.points[j, d] != rows.points[first, d]:
+                        same = False
+        if first >= 0 and same:
+            for d in range(n_features):
+                out[k, d] = clamp(rows.points[first, d], boxes[0, k, d], boxes[1, k, d])
+
+
+@kernel
+def _told(rows, price, boxes, rule, references, out, labels):
+    """Value of centroids that obey the rule, after snapping clusters onto coinciding rows where that helps."""
+    value, _ = value_above(rows.points, rows.weights, price, out, labels)
+    kept = out.copy()
+    _snap(rows, price, boxes, out, labels)
+    if rule == NONE or obeys_order(references, out):
+        snapped, snapped_cost = value_above(rows.points, rows.weights, price, out, labels)
+        if snapped <= value:
+            return snapped, snapped_cost
+    copy_into(out, kept)
+    return value_above(rows.points, rows.weights, price, out, labels)
+
+
+@kernel
+def _blend(references, tight, safe, target, out):
+    """The point nearest to `tight` on the way to `safe` whose slacks all reach `target`."""
+    n_clusters, n_features = tight.shape
+    share = 0.0
+    for k in range(n_clusters):
+        for l in range(k + 1, n_clusters):
+            a, b = 0.0, 0.0
+            for d in range(n_features):
+                n = references[k, d] - references[l, d]
+                a += n * (tight[k, d] - tight[l, d])
+                b += n * (safe[k, d] - safe[l, d])
+            if a < target:
+                share = max(share, (target - a) / (b - a) if b > target else 1.0)
+    for k in range(n_clusters):
+        for d in range(n_features):
+            out[k, d] = tight[k, d] + min(share, 1.0) * (safe[k, d] - tight[k, d])
+
+
+@kernel
+def recover(rows, price, boxes, rule, references, model, best, out, labels):
+    """Centroids in original units that obey boxes and rule exactly, and their (value, cost) rounded up; inf if none."""
+    n_clusters, n_features = price.shape
+    _map_back(rows, boxes, best, out)
+    if rule != NONE and model.symmetric and not relabel_to_order(references, out):
+        return np.inf, np.inf
+    if rule == NEAREST:
+        return value_above(rows.points, rows.weights, price, out, labels)
+    if rule == NONE or obeys_order(references, out):
+        return _told(rows, price, boxes, rule, references, out, labels)
+    u, weights = np.zeros((n_clusters, n_clusters)), np.empty(n_clusters)
+    sums, shifted = np.empty((n_clusters, n_features)), np.empty((n_clusters, n_features))
+    tight, safe, trial = best.copy(), np.empty((n_clusters, n_features)), np.empty((n_clusters, n_features))
+    assign(rows.y, rows.w, best, weights, sums)
+    target = model.target
+    for attempt in range(10):
+        for k in range(n_clusters):
+            for l in range(n_clusters):
+                u[k, l] = 0.0
+        aim = 0.0 if attempt == 9 else target
+        ascend_order(weights, sums, model.price, model.references, model.lo, model.hi, aim, 60, 20, u, shifted, safe)
+        if attempt == 0:
+            copy_into(tight, safe)
+        for blended in range(2):
+            if blended == 0:
+                _blend(model.references, tight, safe, model.target, trial)
+            _map_back(rows, boxes, trial if blended == 0 else safe, out)
+            if obeys_order(references, out):
+                return _told(rows, price, boxes, rule, references, out, labels)
+        target *= 30.0
+    return np.inf, np.inf
