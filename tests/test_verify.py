@@ -229,6 +229,9 @@ def test_a_leaf_is_not_excluded_for_the_asking(document: dict[str, Any]) -> None
         pytest.fail("some leaf holds the references, which obey the rule")
     false = copy.deepcopy(document)
     false["leaves"][i] = {"boxes": false["leaves"][i]["boxes"], "excluded_by": "order"}
+    upper = false["upper_bound"]  # the forger also tells the bound that the other leaves would give
+    false["lower_bound"] = min(upper, *(leaf["bound"] for leaf in false["leaves"] if "bound" in leaf))
+    false["gap"] = (upper - false["lower_bound"]) / upper
     with pytest.raises(CertificateInvalid, match=f"leaf {i}: not excluded"):
         verify(forged(false | {"lower_bound": min(x["bound"] for x in false["leaves"] if "prices" in x)}))
 
