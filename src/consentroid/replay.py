@@ -24,6 +24,7 @@ from .symmetry import Rule
 
 METHODS = ("sg", "btm", "qnda", "qnda-epigraph", "proximal", "proof")
 PROOF_GAP = 1e-6
+NODE_SECONDS = 60.0  # MIQCP solvers need their time; the exact solver is done in milliseconds
 
 
 @dataclass(frozen=True)
@@ -60,15 +61,18 @@ class Record:
         return f"{label} generated" if number.startswith("seed") else label
 
 
-def settings_for(method: str, n_clusters: int, solver: str, symmetry: Rule, gap: float | None) -> Settings:
+def settings_for(
+    method: str, n_clusters: int, solver: str, symmetry: Rule, gap: float | None, node_seconds: float = NODE_SECONDS
+) -> Settings:
     """The paper's settings for its methods and for `proximal`; `proof` goes on until the gap is proven."""
     if method not in METHODS:
         raise InvalidInput(f"unknown method '{method}'; choose from {', '.join(METHODS)}")
     if method == "proof":
         if symmetry == "nearest":
             raise InvalidInput("the method 'proof' needs a valid symmetry rule; use --symmetry order or none")
-        return Settings(n_clusters, solver=solver, symmetry=symmetry, gap=PROOF_GAP if gap is None else gap)
-    changes: dict[str, Any] = {} if gap is None else {"gap": gap}
+        goal = PROOF_GAP if gap is None else gap
+        return Settings(n_clusters, solver=solver, symmetry=symmetry, gap=goal, node_seconds=node_seconds)
+    changes: dict[str, Any] = {"node_seconds": node_seconds} | ({} if gap is None else {"gap": gap})
     if method == "proximal":
         changes |= {"residual": 0.0, "heuristic": "lloyd", "incumbent_rounds": 2, "reference_node": None}
     return Settings.of_the_paper(n_clusters, method, solver=solver, symmetry=symmetry, **changes)
@@ -81,10 +85,11 @@ def replay_one(
     symmetry: Rule = "order",
     gap: float | None = None,
     on_round: OnRound | None = None,
+    node_seconds: float = NODE_SECONDS,
     wrap: Callable[[Runtime], Runtime] = lambda runtime: runtime,
 ) -> tuple[Record, FitResult]:
     problem = instance.problem
-    settings = settings_for(method, problem.n_clusters, solver, symmetry, gap)
+    settings = settings_for(method, problem.n_clusters, solver, symmetry, gap, node_seconds)
     runtime = MeteredRuntime(wrap(InProcessRuntime.of(problem)))
     try:
         result = run(runtime, settings, domain=problem.domain, on_round=on_round)

@@ -13,7 +13,7 @@ from ..errors import InvalidInput
 from ..instances import Instance, generate, load_folder
 from ..outputs import check_writable, output_folder
 from ..recorder import Recorder
-from ..replay import METHODS, Record, replay_one, settings_for, table_of, write_json
+from ..replay import METHODS, NODE_SECONDS, Record, replay_one, settings_for, table_of, write_json
 from ..trace import RoundRecord
 from .common import console, messages, percent
 
@@ -29,6 +29,7 @@ def replay(
     solver: Annotated[str, typer.Option(help="Node solver: exact, scip or gurobi.")] = "exact",
     symmetry: Annotated[str, typer.Option(help="order, none, or nearest (the paper's; proves nothing).")] = "order",
     gap: Annotated[float | None, typer.Option(help="Stop at this gap instead of the method's own (0.0025).")] = None,
+    node_seconds: Annotated[float, typer.Option(help="Longest turn of a node in one round.")] = NODE_SECONDS,
     limit: Annotated[int | None, typer.Option(help="Take only the first so many instances.")] = None,
     only: Annotated[str | None, typer.Option(help="Only instances named like this, as in '2N2D*'.")] = None,
     json_file: Annotated[Path | None, typer.Option("--json", help="Write one record per instance and method.")] = None,
@@ -47,7 +48,7 @@ def replay(
     check_writable(json_file)
     if plots_dir is not None:
         output_folder(plots_dir)
-    records = _replay(problems, chosen, solver, symmetry, gap)
+    records = _replay(problems, chosen, solver, symmetry, gap, node_seconds)
     if json_file is not None:
         write_json(json_file, records)
     if records:
@@ -63,7 +64,12 @@ def replay(
 
 
 def _replay(
-    problems: list[Instance], methods: list[str], solver: str, symmetry: str, gap: float | None
+    problems: list[Instance],
+    methods: list[str],
+    solver: str,
+    symmetry: str,
+    gap: float | None,
+    node_seconds: float,
 ) -> list[Record]:
     """All runs with a progress bar; an interrupt keeps what is finished."""
     records: list[Record] = []
@@ -74,7 +80,9 @@ def _replay(
             for instance in problems:
                 for method in methods:
                     follow = _follower(bar, task, f"{instance.name} {method}")
-                    record, result = replay_one(instance, method, solver, symmetry, gap, follow)  # type: ignore[arg-type]
+                    record, result = replay_one(
+                        instance, method, solver, symmetry, gap, follow, node_seconds  # type: ignore[arg-type]
+                    )
                     if result.stop_reason == "interrupted":
                         return records
                     records.append(record)
