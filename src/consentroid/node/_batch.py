@@ -150,7 +150,7 @@ def solve_batch(
                 for d in range(n_features):
                     offset += model.price[k, d] * (rows.centre[d] / rows.scale)
             if cursor[1] == 0:
-                value, cost = find_incumbent(rows, model, start, n_seeds, stack.best, u)
+                value, cost = find_incumbent(rows, model, start, n_seeds, 50, stack.best, u)
                 stack.numbers[BEST], stack.numbers[BEST_COST] = value, cost
                 stack.numbers[THRESHOLD] = value
                 if value < np.inf:

@@ -29,7 +29,7 @@ from ._search import Model
 from ._start import assign, find_incumbent, local_search
 
 # places in Forest.numbers and Forest.counters
-BEST, BEST_COST, THRESHOLD, PRUNED, DROPPED, TRIED, WORK = 0, 1, 2, 3, 4, 5, 6
+BEST, BEST_COST, THRESHOLD, PRUNED, DROPPED, TRIED, WORK, MARGIN = 0, 1, 2, 3, 4, 5, 6, 7
 OPEN, USED, EXAMINED, LAST_TRY, ON_FREE_LIST = 0, 1, 2, 3, 4
 
 
@@ -104,6 +104,16 @@ def pop_box(forest):
 
 
 @kernel
+def _set_threshold(offset, gap, forest):
+    """Boxes are closed this far below the incumbent; nothing within the rounding margin is worth a split."""
+    value = forest.numbers[BEST]
+    forest.numbers[THRESHOLD] = value
+    if value < np.inf:
+        size = max(abs(value + offset), forest.numbers[BEST_COST])
+        forest.numbers[THRESHOLD] = value - 0.7 * gap * size - 2.0 * forest.numbers[MARGIN]
+
+
+@kernel
 def _try(tree, model, offset, gap, m, forest):
     """Improve the incumbent from m: priced Lloyd steps, or under the nearest rule m itself."""
     n_clusters, n_features = m.shape
@@ -123,7 +133,7 @@ def _try(tree, model, offset, gap, m, forest):
         value, cost = local_search(tree.y, tree.w, model, m, u, 30)
     if value < forest.numbers[BEST]:
         forest.numbers[BEST], forest.numbers[BEST_COST] = value, cost
-        forest.numbers[THRESHOLD] = value - 0.7 * gap * max(abs(value + offset), cost)
+        _set_threshold(offset, gap, forest)
         copy_into(forest.best, m)
 
 
@@ -175,7 +185,13 @@ def grow_forest(n_rows, tree, model, offset, gap, node_limit, quota, forest):
         forest.counters[LAST_TRY] = 1
         copy_into(lo, model.lo)
         copy_into(hi, model.hi)
-        _consider(n_rows, tree, model, offset, gap, -np.inf, lo, hi, forest, work)
+        least = 0.0
+        for k in range(n_clusters):
+            for d in range(n_features):
+                least += min(model.price[k, d] * lo[k, d], model.price[k, d] * hi[k, d])
+        if least != 0.0:
+            least -= forest.numbers[MARGIN]
+        _consider(n_rows, tree, model, offset, gap, least, lo, hi, forest, work)
     while forest.counters[OPEN] > 0 and told[0] < stop and forest.counters[EXAMINED] < node_limit:
         top = forest.heap[0]
         if forest.bound[top] >= forest.numbers[THRESHOLD]:
@@ -225,9 +241,10 @@ def begin_forest(rows, price, box, rule, references, start, n_seeds, gap, forest
         for d in range(n_features):
             offset += model.price[k, d] * (rows.centre[d] / rows.scale)
     value, cost = np.inf, np.inf
-    fine = fine and base_margin(len(rows.weights), model) < 1e200
+    margin = base_margin(len(rows.weights), model)
+    fine = fine and margin < 1e200
     if fine:
-        value, cost = find_incumbent(rows, model, start, n_seeds, forest.best, u)
+        value, cost = find_incumbent(rows, model, start, n_seeds, 50 if len(rows.w) <= 20_000 else 10, forest.best, u)
     if model.symmetric:
         ordered = np.empty((n_clusters, n_features))
         for k in range(n_clusters):
@@ -240,9 +257,8 @@ def begin_forest(rows, price, box, rule, references, start, n_seeds, gap, forest
         forest.numbers[i] = 0.0
         forest.counters[i] = 0
     forest.numbers[BEST], forest.numbers[BEST_COST] = value, cost
-    forest.numbers[THRESHOLD] = value
-    if value < np.inf:
-        forest.numbers[THRESHOLD] -= 0.7 * gap * max(abs(value + offset), cost)
+    forest.numbers[MARGIN] = margin
+    _set_threshold(offset, gap, forest)
     forest.numbers[PRUNED] = np.inf
     forest.numbers[DROPPED] = np.inf
     return model, offset, fine
@@ -260,4 +276,9 @@ def end_forest(rows, price, box, rule, references, model, fine, gap, forest, out
     if fine and forest.counters[EXAMINED] > 0:
         bound = max(bound, unscale_down(rows, price, forest_bound(forest)))
     value, cost = recover(rows, price, box, rule, references, model, forest.best, out, labels)
-    return min(bound, value), value, OPTIMAL if value - bound <= gap * max(abs(value), cost) else UNFINISHED
+    allowed = gap * max(abs(value), cost)
+    if fine and forest.counters[EXAMINED] > 0 and forest.counters[OPEN] == 0 and forest.numbers[DROPPED] == np.inf:
+        # complete: only rounding is between bound and value
+        best = forest.numbers[BEST]
+        allowed += unscale_down(rows, price, best) - unscale_down(rows, price, best - 4.0 * forest.numbers[MARGIN])
+    return min(bound, value), value, OPTIMAL if value - bound <= allowed else UNFINISHED

@@ -6,8 +6,9 @@ give
     min_k f_k ≥ Σ_k a_k f_k + min_k Σ_l a_l min_box (f_k − f_l),        f_k = |y − m_k|²,
 
 (replace the minimum by a chord): also a quadratic, exact as soon as the row is decided. Whole cells of the kd-tree are
-treated as one row where they are small beside the boxes, since f_k − f_l is linear in y. The sum is a separable
-quadratic; its minimum over the boxes, price and order rule included, is the bound, and
+treated as one row where they are small beside the boxes, since f_k − f_l is linear in y. In wide boxes the chord can
+promise less than the row's least distance to them, which then takes its place. The sum is a separable quadratic; its
+minimum over the boxes, price and order rule included, is the bound, and
 
     quadratic(m_kd) − its minimum ≤ best value − bound
 
@@ -24,6 +25,7 @@ from ._kernels import NEAREST, NONE, ROUNDING, TINY, clamp, copy_into, kernel, o
 from ._order import ascend_order
 
 WEIGHT, CONSTANT, TOTAL = 0, 1, 2  # places in a quadratic (K, D+2)
+CELL = 0.35  # size of the cells treated as one row, in widths of the widest box
 
 
 @kernel
@@ -120,8 +122,11 @@ def _blame(weight, loss, low, high, lo, hi, share, score):
 
 
 @kernel
-def collect(tree, lo, hi, resolution, quadratic, score, pending):
-    """The box's quadratic (K, D+2) and scores (K, D). Returns (constant, least-distance bound's constant, units)."""
+def collect(tree, lo, hi, resolution, near, quadratic, score, pending):
+    """The box's quadratic (K, D+2) and scores (K, D) for splitting. Returns (constant, what the bounds lost, work).
+
+    `near` holds centroids at which the two bounds on an undecided row are compared; whichever is used, it is true.
+    """
     n_clusters, n_features = lo.shape
     share, difference = np.empty(n_clusters), np.empty((n_clusters, n_clusters))
     middle = np.empty((n_clusters, n_features))
@@ -131,7 +136,7 @@ def collect(tree, lo, hi, resolution, quadratic, score, pending):
             score[k, d] = 0.0
         for i in range(n_features + 2):
             quadratic[k, i] = 0.0
-    constant, units = 0.0, 0
+    constant, lost, units = 0.0, 0.0, 0
     top = 1
     pending[0] = 0
     while top > 0:
@@ -140,21 +145,17 @@ def collect(tree, lo, hi, resolution, quadratic, score, pending):
         units += 1
         owner = _owner(tree.lo[c], tree.hi[c], tree.mean[c], lo, hi, middle, share)
         leaf = tree.right[c] == 0
-        first, last = 0, 1
         if owner < 0:
             diameter = 0.0
             for d in range(n_features):
                 diameter = max(diameter, tree.hi[c, d] - tree.lo[c, d])
-            if diameter > resolution:
-                if not leaf:
-                    pending[top] = tree.right[c]
-                    pending[top + 1] = c + 1
-                    top += 2
-                    continue
-                first, last = tree.first[c], tree.last[c]
-        by_rows = last - first > 1 or first > 0 or (leaf and owner < 0)
-        if by_rows:
-            first, last = tree.first[c], tree.last[c]
+            if diameter > resolution and not leaf:
+                pending[top] = tree.right[c]
+                pending[top + 1] = c + 1
+                top += 2
+                continue
+        by_rows = leaf and owner < 0
+        first, last = (tree.first[c], tree.last[c]) if by_rows else (0, 1)
         for j in range(first, last):
             weight, spread = tree.weight[c], tree.spread[c]
             low, high, mean = tree.lo[c], tree.hi[c], tree.mean[c]
@@ -165,8 +166,24 @@ def collect(tree, lo, hi, resolution, quadratic, score, pending):
                 units += 1
             if owner < 0:
                 loss = _chord(low, high, lo, hi, share, difference)
-                constant += weight * loss
+                told, least, most = loss * weight, np.inf, np.inf
+                for k in range(n_clusters):
+                    if share[k] > 0.0:
+                        close, here, far = 0.0, 0.0, 0.0
+                        for d in range(n_features):
+                            gap = max(max(lo[k, d] - high[d], low[d] - hi[k, d]), 0.0)
+                            close += gap * gap
+                            here += (mean[d] - near[k, d]) ** 2
+                            far += max(hi[k, d] - low[d], high[d] - lo[k, d]) ** 2
+                        least, most = min(least, close), min(most, far)
+                        told += share[k] * (spread + weight * here)
                 _blame(weight, -loss, low, high, lo, hi, share, score)
+                if weight * least > told:  # the least distance to a box promises more than the chord
+                    constant += weight * least
+                    lost += weight * (most - least)
+                    continue
+                constant += weight * loss
+                lost -= weight * loss
             else:
                 for k in range(n_clusters):
                     share[k] = 0.0
@@ -181,7 +198,7 @@ def collect(tree, lo, hi, resolution, quadratic, score, pending):
                     quadratic[k, CONSTANT] += share[k] * spread + part * square
                     for d in range(n_features):
                         quadratic[k, TOTAL + d] += part * mean[d]
-    return constant, units
+    return constant, lost, units
 
 
 @kernel
@@ -316,6 +333,9 @@ def examine(n_rows, tree, model, lo, hi, threshold, quadratic, score, pending, m
     n_clusters, n_features = lo.shape
     shifted = np.empty((n_clusters, n_features))
     best = -np.inf
+    for k in range(n_clusters):
+        for d in range(n_features):
+            m[k, d] = 0.5 * (lo[k, d] + hi[k, d])
     for _ in range(4):
         if model.rule != NONE and not tighten_order(model.references, lo, hi):
             return np.inf, 0
@@ -328,9 +348,9 @@ def examine(n_rows, tree, model, lo, hi, threshold, quadratic, score, pending, m
                     lo[k, d], hi[k, d] = hi[k, d], lo[k, d]
                 widest = max(widest, hi[k, d] - lo[k, d])
         margin = _box_margin(n_rows, tree, model.price, lo, hi)
-        constant, work = collect(tree, lo, hi, 0.25 * widest, quadratic, score, pending)
+        constant, lost, work = collect(tree, lo, hi, CELL * widest, m, quadratic, score, pending)
         told[0] += work
-        told[1] = -constant
+        told[1] = lost
         copy_into(shifted, model.price)
         value = _least(quadratic, shifted, lo, hi, m)
         extra = 0.0

@@ -192,7 +192,7 @@ def _best_labelling(seed, everything, model, out):
 
 
 @kernel
-def find_incumbent(rows, model, start, n_seeds, best, u):
+def find_incumbent(rows, model, start, n_seeds, iterations, best, u):
     """Priced Lloyd runs from the start, the price-free solutions and the boxes' centres; returns (value, cost).
 
     Fills the centroids `best` and the order rule's multipliers u.
@@ -223,7 +223,7 @@ def find_incumbent(rows, model, start, n_seeds, best, u):
                         trial[k, d] = (start[k, d] - rows.centre[d]) / rows.scale
                     else:
                         trial[k, d] = 0.5 * (model.lo[k, d] + model.hi[k, d])
-        value, cost = local_search(rows.y, rows.w, model, trial, trial_u, 50)
+        value, cost = local_search(rows.y, rows.w, model, trial, trial_u, iterations)
         if model.rule == NEAREST and not obeys_nearest(model.references, trial, NEAREST_TOLERANCE):
             if not force_nearest(model.references, model.lo, model.hi, trial):
                 continue
