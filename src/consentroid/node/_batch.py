@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ._kernels import NEAREST, ROUNDING, copy_into, entry, kernel, least_payment, price_margin, shift_price
-from ._nearest import NEAREST_GAP
+from ._kernels import ROUNDING, copy_into, entry, kernel, least_payment
+from ._order import SQUARE, TOTAL, WEIGHT, price_margin, shift_price
 from ._recover import recover
 from ._scaling import base_margin, excluded, scaled_model, unscale_down
 from ._search import (
@@ -19,11 +19,8 @@ from ._search import (
     FINISHED,
     NODES,
     RUNNING,
-    SQUARE,
     STATE,
     THRESHOLD,
-    TOTAL,
-    WEIGHT,
     open_bound,
     run_search,
 )
@@ -106,10 +103,11 @@ def start_root(n_rows, model, u, root, stack):
     """Depth 0 from the merged rows, with the order rule's multipliers of the incumbent."""
     n_clusters, n_features = model.price.shape
     copy_into(stack.state[0], root)
-    copy_into(stack.multipliers[0], u)
+    for p in range(len(u)):
+        stack.multipliers[0, p] = u[p]
     stack.bounds[0, n_clusters] = 0.0
-    if shift_price(model.price, model.references, u, stack.price[0]) > 0.0:
-        extra = price_margin(model.price, model.references, u, model.magnitudes)
+    if shift_price(model.price, model.pairs, u, stack.price[0]) > 0.0:
+        extra = price_margin(model.price, model.pairs, u, model.magnitudes)
         stack.bounds[0, n_clusters] = (4 * n_rows + 4 * n_clusters * n_features + 128) * ROUNDING * extra
     stack.counters[STATE] = RUNNING
     stack.counters[NODES] = 0
@@ -126,7 +124,6 @@ def solve_batch(
     """
     spent = 0
     n_boxes, n_clusters, n_features = prices.shape
-    u = np.zeros((n_clusters, n_clusters))
     while cursor[0] < n_boxes and spent < quota:
         b = cursor[0]
         if states[b] != UNFINISHED:
@@ -150,6 +147,7 @@ def solve_batch(
                 for d in range(n_features):
                     offset += model.price[k, d] * (rows.centre[d] / rows.scale)
             if cursor[1] == 0:
+                u = np.zeros(len(model.pairs.first))
                 value, cost = find_incumbent(rows, model, start, n_seeds, 50, stack.best, u)
                 stack.numbers[BEST], stack.numbers[BEST_COST] = value, cost
                 stack.numbers[THRESHOLD] = value
@@ -175,8 +173,7 @@ def solve_batch(
             # complete, but the margin alone exceeds the gap asked for: more work would change nothing
             best = stack.numbers[BEST]
             rounding = unscale_down(rows, price, best) - unscale_down(rows, price, best - 3.0 * margin)
-            reachable = max(gap, NEAREST_GAP) if rule == NEAREST else gap
-            if value - bound <= reachable * max(abs(value), cost) + 2.0 * rounding:
+            if value - bound <= gap * max(abs(value), cost) + 2.0 * rounding:
                 states[b] = OPTIMAL
         cursor[0] += 1
         cursor[1] = 0

@@ -14,7 +14,6 @@ import numpy as np
 from ._batch import INFEASIBLE, OPTIMAL, UNFINISHED
 from ._chords import examine
 from ._kernels import (
-    NEAREST,
     ORDER,
     ROUNDING,
     copy_into,
@@ -22,11 +21,11 @@ from ._kernels import (
     kernel,
     least_payment,
 )
-from ._nearest import NEAREST_TOLERANCE, force_nearest, obeys_nearest
+from ._order import make_pairs
 from ._recover import recover
 from ._scaling import base_margin, excluded, scaled_model, unscale_down
 from ._search import Model
-from ._start import assign, find_incumbent, local_search
+from ._start import find_incumbent, local_search
 
 # places in Forest.numbers and Forest.counters
 BEST, BEST_COST, THRESHOLD, PRUNED, DROPPED, TRIED, WORK, MARGIN = 0, 1, 2, 3, 4, 5, 6, 7
@@ -115,22 +114,9 @@ def _set_threshold(offset, gap, forest):
 
 @kernel
 def _try(tree, model, offset, gap, m, forest):
-    """Improve the incumbent from m: priced Lloyd steps, or under the nearest rule m itself."""
-    n_clusters, n_features = m.shape
-    u = np.zeros((n_clusters, n_clusters))
-    if model.rule == NEAREST:
-        if not obeys_nearest(model.references, m, NEAREST_TOLERANCE) and not force_nearest(
-            model.references, model.lo, model.hi, m
-        ):
-            return
-        weights, sums = np.empty(n_clusters), np.empty((n_clusters, n_features))
-        cost = assign(tree.y, tree.w, m, weights, sums)
-        value = cost
-        for k in range(n_clusters):
-            for d in range(n_features):
-                value += model.price[k, d] * m[k, d]
-    else:
-        value, cost = local_search(tree.y, tree.w, model, m, u, 30)
+    """Improve the incumbent by priced Lloyd steps from m."""
+    u = np.zeros(len(model.pairs.first))
+    value, cost = local_search(tree.y, tree.w, model, m, u, 30)
     if value < forest.numbers[BEST]:
         forest.numbers[BEST], forest.numbers[BEST_COST] = value, cost
         _set_threshold(offset, gap, forest)
@@ -150,14 +136,14 @@ def _consider(n_rows, tree, model, offset, gap, parent, lo, hi, forest, work):
     if bound < threshold:
         # a bound that lost little shows a solution nearly that good; else look now and then, for half the time at most
         room, affordable = threshold - bound, 2.0 * forest.numbers[TRIED] * len(tree.w) <= told[0]
-        due = model.rule == NEAREST or forest.counters[EXAMINED] >= 2 * forest.counters[LAST_TRY]
+        due = forest.counters[EXAMINED] >= 2 * forest.counters[LAST_TRY]
         exact = told[1] <= 0.1 * (forest.numbers[BEST] - forest.numbers[THRESHOLD])
         if exact or (affordable and (due or told[1] <= 0.5 * room)):
             forest.counters[LAST_TRY] = forest.counters[EXAMINED]
-            forest.numbers[TRIED] += 1.0 if model.rule == NEAREST else 30.0
+            forest.numbers[TRIED] += 30.0
             copy_into(forest.trial, m)
             _try(tree, model, offset, gap, forest.trial, forest)
-        if (exact and model.rule != NEAREST) or split < 0:  # nothing left to lose: splitting cannot raise the bound
+        if exact or split < 0:  # nothing left to lose: splitting cannot raise the bound
             forest.numbers[PRUNED] = min(forest.numbers[PRUNED], bound)
             return
     if bound >= forest.numbers[THRESHOLD]:
@@ -235,7 +221,7 @@ def begin_forest(rows, price, box, rule, references, start, n_seeds, gap, forest
     """The scaled problem with an incumbent. Returns (model, offset, whether its numbers are in range)."""
     n_clusters, n_features = price.shape
     model, fine = scaled_model(rows, price, box, rule, references)
-    u = np.zeros((n_clusters, n_clusters))
+    u = np.zeros(len(model.pairs.first))
     offset = 0.0
     for k in range(n_clusters):
         for d in range(n_features):
@@ -251,8 +237,9 @@ def begin_forest(rows, price, box, rule, references, start, n_seeds, gap, forest
             for d in range(n_features):
                 ordered[k, d] = np.round(forest.best[k, d] * 2.0**30) / 2.0**30  # differences are exact
         model = Model(
-            model.price, model.lo, model.hi, ordered, model.magnitudes, ORDER, True, 256.0 * n_features * ROUNDING
-        )
+            model.price, model.lo, model.hi, ordered, make_pairs(ordered, True), model.magnitudes, ORDER, True,
+            256.0 * n_features * ROUNDING,
+        )  # fmt: skip
     for i in range(len(forest.numbers)):
         forest.numbers[i] = 0.0
         forest.counters[i] = 0

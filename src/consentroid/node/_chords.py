@@ -21,10 +21,11 @@ import math
 
 import numpy as np
 
-from ._kernels import NEAREST, NONE, ROUNDING, TINY, clamp, copy_into, kernel, order_violation, price_margin
-from ._order import ascend_order
+from ._kernels import NONE, ROUNDING, TINY, clamp, copy_into, kernel
+from ._order import TOTAL, WEIGHT, ascend_order, order_violation, price_margin
 
-WEIGHT, CONSTANT, TOTAL = 0, 1, 2  # places in a quadratic (K, D+2)
+SOME_STEPS, SOME_ROUNDS = np.int64(20), np.int64(4)
+CONSTANT = 1  # place in a quadratic (K, D+2), laid out like an assigned part
 CELL = 0.35  # size of the cells treated as one row, in widths of the widest box
 
 
@@ -229,14 +230,11 @@ def _least_in_order(n_rows, model, quadratic, value, lo, hi, shifted, m):
     Returns (value, extra margin).
     """
     n_clusters, n_features = lo.shape
-    u, weight = np.zeros((n_clusters, n_clusters)), np.empty(n_clusters)
-    total, trial = np.empty((n_clusters, n_features)), np.empty((n_clusters, n_features))
-    for k in range(n_clusters):
-        weight[k] = quadratic[k, WEIGHT]
-        for d in range(n_features):
-            total[k, d] = quadratic[k, TOTAL + d]
-    ascend_order(weight, total, model.price, model.references, lo, hi, 1e-13, 20, 4, u, shifted, trial)
-    magnitude = price_margin(model.price, model.references, u, model.magnitudes)
+    u, trial = np.zeros(len(model.pairs.first)), np.empty((n_clusters, n_features))
+    ascend_order(
+        model.pairs, quadratic, model.price, lo, hi, 1e-13, SOME_STEPS, SOME_ROUNDS, np.inf, u, shifted, trial
+    )
+    magnitude = price_margin(model.price, model.pairs, u, model.magnitudes)
     margin = (4 * n_rows + 16 * n_clusters * n_features + 256) * ROUNDING * magnitude
     improved = _least(quadratic, shifted, lo, hi, m)
     if improved - margin > value:
@@ -291,24 +289,6 @@ def tighten_order(references, lo, hi):
 
 
 @kernel
-def _nearest_excludes(references, lo, hi):
-    """Whether no centroids in the boxes obey ‖m_k − r_k‖² ≤ ‖m_l − r_k‖² for all k, l."""
-    n_clusters, n_features = lo.shape
-    for k in range(n_clusters):
-        for l in range(n_clusters):
-            close, far = 0.0, 0.0
-            for d in range(n_features):
-                r = references[k, d]
-                gap = max(max(lo[k, d] - r, r - hi[k, d]), 0.0)
-                reach = max(hi[l, d] - r, r - lo[l, d])
-                close += gap * gap
-                far += reach * reach
-            if l != k and close > far * (1.0 + 1e-12):
-                return True
-    return False
-
-
-@kernel
 def _box_margin(n_rows, tree, price, lo, hi):
     """Error margin of a box's bound (docs/numerics.md, section 4): every term is at most Σ w (|y| + |m|)² + |p||m|."""
     n_clusters, n_features = lo.shape
@@ -339,8 +319,6 @@ def examine(n_rows, tree, model, lo, hi, threshold, quadratic, score, pending, m
     for _ in range(4):
         if model.rule != NONE and not tighten_order(model.references, lo, hi):
             return np.inf, 0
-        if model.rule == NEAREST and _nearest_excludes(model.references, lo, hi):
-            return np.inf, 0
         widest = 0.0
         for k in range(n_clusters):
             for d in range(n_features):
@@ -355,7 +333,7 @@ def examine(n_rows, tree, model, lo, hi, threshold, quadratic, score, pending, m
         value = _least(quadratic, shifted, lo, hi, m)
         extra = 0.0
         open_still = value + constant - margin < threshold
-        if open_still and model.rule != NONE and order_violation(model.references, m, 0.0) > 0.0:
+        if open_still and model.rule != NONE and order_violation(model.pairs, m, 0.0) > 0.0:
             value, extra = _least_in_order(n_rows, model, quadratic, value, lo, hi, shifted, m)
         bound = value + constant - margin - extra
         best = max(best, bound)

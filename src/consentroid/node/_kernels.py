@@ -1,4 +1,4 @@
-"""Shared pieces of the exact solver's kernels: rounding, exact signs, priced quadratics, the order rule's dual.
+"""Shared pieces of the exact solver's kernels: rounding, exact signs, values and payments.
 
 Kernels work in *scaled* coordinates: rows are shifted by a centre and divided by a power of two, so that they lie in
 [−1, 1] whatever the unit; weights likewise. `docs/numerics.md` argues the error margins used here.
@@ -6,12 +6,6 @@ Kernels work in *scaled* coordinates: rows are shifted by a centre and divided b
 A cluster that holds weight W, weighted sum S and squares Q pays, with price p and box [lo, hi],
 
     min_m  W m² − 2 a m + Q,   a = S − p/2,   lo ≤ m ≤ hi      (one coordinate at a time)
-
-The order rule adds n_kl·(m_k − m_l) ≥ 0, n_kl = r_k − r_l, for k < l. With multipliers u_kl ≥ 0 it only shifts prices,
-
-    p'_k = p_k − Σ_{l>k} u_kl n_kl + Σ_{l<k} u_lk n_lk,
-
-so the unconstrained minimum under p' is a bound for *any* u ≥ 0; coordinate ascent looks for a good one.
 """
 
 from __future__ import annotations
@@ -28,6 +22,10 @@ NONE, ORDER, NEAREST = 0, 1, 2
 
 # no fastmath: margins assume that every operation rounds once, in the order written
 kernel = njit(cache=True, nogil=True, error_model="numpy")
+# for kernels that make no arrays and run at every search node: counting references would take a third of their time
+bare = njit(cache=True, nogil=True, error_model="numpy", _nrt=False)
+# compiled into the caller: a call would copy every array's description, which takes longer than many kernels do
+inlined = njit(inline="always", error_model="numpy", _nrt=False)
 
 
 entry_points: list = []  # kernels that Python calls
@@ -39,7 +37,7 @@ def entry(function):
     return entry_points[-1]
 
 
-@kernel
+@bare
 def copy_into(target, source):
     """target[:, :] = source for matrices; the slice assignment costs a second to compile each time it is written."""
     for i in range(source.shape[0]):
@@ -47,18 +45,18 @@ def copy_into(target, source):
             target[i, j] = source[i, j]
 
 
-@kernel
+@bare
 def clamp(x, lo, hi):
     return min(max(x, lo), hi)
 
 
-@kernel
+@bare
 def down(x):
     """The next double below: an exact lower bound of anything that rounds to x."""
     return np.nextafter(x, -np.inf)
 
 
-@kernel
+@bare
 def up(x):
     return np.nextafter(x, np.inf)
 
@@ -215,48 +213,7 @@ def least_payment(price, lo, hi):
     return total if total == total else -np.inf
 
 
-@kernel
-def shift_price(price, references, u, out):
-    """p' of the module text; returns Σ_kl u_kl so that callers see whether any multiplier is active."""
-    n_clusters, n_features = price.shape
-    for k in range(n_clusters):
-        for d in range(n_features):
-            out[k, d] = price[k, d]
-    total = 0.0
-    for k in range(n_clusters):
-        for l in range(k + 1, n_clusters):
-            if u[k, l] > 0.0:
-                total += u[k, l]
-                for d in range(n_features):
-                    move = u[k, l] * (references[k, d] - references[l, d])
-                    out[k, d] -= move
-                    out[l, d] += move
-    return total
-
-
-@kernel
-def price_margin(price, references, u, magnitudes):
-    """Magnitude of a priced assigned part under multipliers u, which rounding errors are proportional to.
-
-    `magnitudes` holds rows of D numbers: Σ w |y|, Σ w, max |y|; K rows distance of 0 to the box; K rows max |m| in the
-    box; least weight. See docs/numerics.md, section 3.
-    """
-    n_clusters, n_features = price.shape
-    least_weight = magnitudes[3 + 2 * n_clusters, 0]
-    total = 0.0
-    for k in range(n_clusters):
-        for d in range(n_features):
-            p = abs(price[k, d])
-            for l in range(n_clusters):
-                if l != k:
-                    p += u[min(k, l), max(k, l)] * abs(references[k, d] - references[l, d])
-            reach = magnitudes[3 + n_clusters + k, d]
-            m = min(reach, max(magnitudes[2, d] + p / (2.0 * least_weight), magnitudes[3 + k, d]))
-            total += p * reach + 2.0 * magnitudes[0, d] * m + magnitudes[1, d] * m * m
-    return total
-
-
-@kernel
+@bare
 def minimiser(weight, a, lo, hi):
     """argmin of W m² − 2 a m on [lo, hi]."""
     if weight > 0.0:
@@ -266,23 +223,6 @@ def minimiser(weight, a, lo, hi):
     if a < 0.0:
         return lo
     return clamp(0.0, lo, hi)
-
-
-@kernel
-def order_violation(references, m, target):
-    """max over pairs of target − n·(m_k − m_l), at least 0; pairs with equal references ask nothing."""
-    n_clusters, n_features = m.shape
-    worst = 0.0
-    for k in range(n_clusters):
-        for l in range(k + 1, n_clusters):
-            slack, length = 0.0, 0.0
-            for d in range(n_features):
-                n = references[k, d] - references[l, d]
-                length += abs(n)
-                slack += n * (m[k, d] - m[l, d])
-            if length > 0.0:
-                worst = max(worst, target - slack)
-    return worst
 
 
 @kernel

@@ -1,4 +1,11 @@
-"""The order rule's multipliers for a fixed assigned part: a concave piecewise quadratic maximised by Newton steps.
+"""The order rule, n·(m_k − m_l) ≥ 0 with n = r_k − r_l for k < l, and its multipliers.
+
+With multipliers u ≥ 0, one a pair, the rule only shifts prices,
+
+    p'_k = p_k − Σ_{l>k} u_kl n_kl + Σ_{l<k} u_lk n_lk,
+
+so the unconstrained minimum under p' is a bound for *any* u ≥ 0. For a fixed assigned part a good u is the maximum of a
+concave piecewise quadratic, found by Newton steps:
 
     max_{u ≥ 0}  Σ_kd min_{lo ≤ m ≤ hi} [W_k m² − 2 (S_kd − p'_kd(u)/2) m] + τ Σ_kl u_kl
 
@@ -9,50 +16,153 @@ small weight around their last centroid (a proximal step), which steers u but en
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
-from ._kernels import clamp, kernel, order_violation, shift_price
+from ._kernels import bare, clamp, inlined, kernel
+
+WEIGHT, SQUARE, TOTAL = 0, 1, 2  # places in an assigned part (K, D+2): weight, squares, weighted sum
+
+
+class Pairs(NamedTuple):
+    """The rule's pairs with different references, and room for `ascend_order`, which search nodes call."""
+
+    first: np.ndarray  # (P,) k
+    second: np.ndarray  # (P,) l
+    normals: np.ndarray  # (P, D) r_k − r_l, exact
+    weight: np.ndarray  # (K,) from here on: room
+    pull: np.ndarray  # (K, D)
+    pulled: np.ndarray  # (K, D)
+    anchor: np.ndarray  # (K, D)
+    hessian: np.ndarray  # (P, P)
+    step: np.ndarray  # (P,)
+    trial: np.ndarray  # (P,)
+    slack: np.ndarray  # (P,)
+    index: np.ndarray  # (P,)
 
 
 @kernel
-def _dual(weight, a, normals, first, second, lo, hi, target, u, m, slack):
-    """Dual value at u; fills centroids and slacks."""
-    n_clusters, n_features = a.shape
-    n_pairs = len(u)
+def make_pairs(references, used):
+    """Without `used` there are no pairs: nothing is asked."""
+    n_clusters, n_features = references.shape
+    most = n_clusters * (n_clusters - 1) // 2 if used else 0
+    first, second, normals = np.empty(most, np.int64), np.empty(most, np.int64), np.empty((most, n_features))
+    n = 0
+    for k in range(n_clusters if used else 0):
+        for l in range(k + 1, n_clusters):
+            length = 0.0
+            for d in range(n_features):
+                normals[n, d] = references[k, d] - references[l, d]
+                length += abs(normals[n, d])
+            if length > 0.0:
+                first[n], second[n] = k, l
+                n += 1
+    shape = (n_clusters, n_features)
+    return Pairs(
+        first[:n], second[:n], normals[:n], np.empty(n_clusters), np.empty(shape), np.empty(shape), np.empty(shape),
+        np.empty((n, n)), np.empty(n), np.empty(n), np.empty(n), np.empty(n, np.int64),
+    )  # fmt: skip
+
+
+@bare
+def order_violation(pairs, m, target):
+    """max over pairs of target − n·(m_k − m_l), at least 0."""
+    worst = 0.0
+    for p in range(len(pairs.first)):
+        k, l, slack = pairs.first[p], pairs.second[p], 0.0
+        for d in range(m.shape[1]):
+            slack += pairs.normals[p, d] * (m[k, d] - m[l, d])
+        worst = max(worst, target - slack)
+    return worst
+
+
+@bare
+def shift_price(price, pairs, u, out):
+    """p' of the module text; returns Σ u so that callers see whether any multiplier is active."""
+    n_clusters, n_features = price.shape
+    for k in range(n_clusters):
+        for d in range(n_features):
+            out[k, d] = price[k, d]
+    total = 0.0
+    for p in range(len(u)):
+        if u[p] > 0.0:
+            total += u[p]
+            for d in range(n_features):
+                move = u[p] * pairs.normals[p, d]
+                out[pairs.first[p], d] -= move
+                out[pairs.second[p], d] += move
+    return total
+
+
+@bare
+def price_margin(price, pairs, u, magnitudes):
+    """Magnitude of a priced assigned part under multipliers u, which rounding errors are proportional to.
+
+    `magnitudes` holds rows of D numbers: Σ w |y|, Σ w, max |y|; K rows distance of 0 to the box; K rows max |m| in the
+    box; least weight. See docs/numerics.md, section 3.
+    """
+    n_clusters, n_features = price.shape
+    least_weight = magnitudes[3 + 2 * n_clusters, 0]
+    size = pairs.pulled
+    for k in range(n_clusters):
+        for d in range(n_features):
+            size[k, d] = abs(price[k, d])
+    for p in range(len(u)):
+        if u[p] > 0.0:
+            for d in range(n_features):
+                move = u[p] * abs(pairs.normals[p, d])
+                size[pairs.first[p], d] += move
+                size[pairs.second[p], d] += move
+    total = 0.0
+    for k in range(n_clusters):
+        for d in range(n_features):
+            p, reach = size[k, d], magnitudes[3 + n_clusters + k, d]
+            m = min(reach, max(magnitudes[2, d] + p / (2.0 * least_weight), magnitudes[3 + k, d]))
+            total += p * reach + 2.0 * magnitudes[0, d] * m + magnitudes[1, d] * m * m
+    return total
+
+
+@inlined
+def _dual(pairs, lo, hi, target, u, m):
+    """Dual value at u for the weights and pulls in `pairs`; fills centroids and slacks."""
+    n_clusters, n_features = lo.shape
     value = 0.0
     for k in range(n_clusters):
         for d in range(n_features):
-            b = a[k, d]
-            for p in range(n_pairs):
-                if u[p] != 0.0:
-                    if first[p] == k:
-                        b += 0.5 * u[p] * normals[p, d]
-                    elif second[p] == k:
-                        b -= 0.5 * u[p] * normals[p, d]
-            x = clamp(b / weight[k], lo[k, d], hi[k, d])
-            m[k, d] = x
-            value += (weight[k] * x - 2.0 * b) * x
-    for p in range(n_pairs):
-        value += target * u[p]
-        s = 0.0
+            pairs.pulled[k, d] = pairs.pull[k, d]
+    for p in range(len(u)):
+        if u[p] != 0.0:
+            value += target * u[p]
+            for d in range(n_features):
+                move = 0.5 * u[p] * pairs.normals[p, d]
+                pairs.pulled[pairs.first[p], d] += move
+                pairs.pulled[pairs.second[p], d] -= move
+    for k in range(n_clusters):
         for d in range(n_features):
-            s += normals[p, d] * (m[first[p], d] - m[second[p], d])
-        slack[p] = s
+            x = clamp(pairs.pulled[k, d] / pairs.weight[k], lo[k, d], hi[k, d])
+            m[k, d] = x
+            value += (pairs.weight[k] * x - 2.0 * pairs.pulled[k, d]) * x
+    for p in range(len(u)):
+        k, l, slack = pairs.first[p], pairs.second[p], 0.0
+        for d in range(n_features):
+            slack += pairs.normals[p, d] * (m[k, d] - m[l, d])
+        pairs.slack[p] = slack
     return value
 
 
-@kernel
-def _residual(u, slack, target):
+@inlined
+def _residual(pairs, u, target):
     """How far u is from optimal: the largest |gradient| over multipliers that may still move."""
     worst = 0.0
     for p in range(len(u)):
-        g = target - slack[p]
+        g = target - pairs.slack[p]
         if u[p] > 0.0 or g > 0.0:
             worst = max(worst, abs(g))
     return worst
 
 
-@kernel
+@inlined
 def _solve_symmetric(h, g, n):
     """h x = g by elimination for a small positive definite h; overwrites both, x in g."""
     for i in range(n):
@@ -70,16 +180,16 @@ def _solve_symmetric(h, g, n):
         g[i] = x / h[i, i]
 
 
-@kernel
-def _sweep(weight, a, normals, first, second, lo, hi, target, u, m, slack):
+@bare
+def _sweep(pairs, lo, hi, target, u, m):
     """Maximise over one multiplier after the other: slower than Newton, but never stuck at a kink."""
     value = 0.0
     for p in range(len(u)):
         left, at_left, right, at_right, bracketed = 0.0, 0.0, max(2.0 * u[p], 1e-3), 0.0, False
         u[p] = 0.0
         for i in range(120):
-            value = _dual(weight, a, normals, first, second, lo, hi, target, u, m, slack)
-            at = slack[p] - target
+            value = _dual(pairs, lo, hi, target, u, m)
+            at = pairs.slack[p] - target
             if i == 0:
                 if at >= 0.0:
                     break
@@ -108,127 +218,118 @@ def _sweep(weight, a, normals, first, second, lo, hi, target, u, m, slack):
     return value
 
 
-@kernel
-def _newton_step(weight, lo, hi, m, normals, first, second, target, u, slack, index, hessian, step):
+@inlined
+def _newton_step(pairs, lo, hi, m, target, u):
     """Solve curvature · step = gradient over the multipliers that may move; returns how many do.
 
     Returns 0 where some multiplier meets no curvature: all its coordinates sit at box faces, and a sweep must find out
     how far to go.
     """
-    n_features, n_active, diagonal = len(normals[0]), 0, 0.0
+    n_clusters, n_features = m.shape
+    n_active, diagonal = 0, 0.0
     for p in range(len(u)):
-        if u[p] > 0.0 or slack[p] < target:
-            index[n_active] = p
-            step[n_active] = target - slack[p]
+        if u[p] > 0.0 or pairs.slack[p] < target:
+            pairs.index[n_active] = p
+            pairs.step[n_active] = target - pairs.slack[p]
             n_active += 1
+    give = pairs.pulled  # how far a coordinate moves when pulled
+    for k in range(n_clusters):
+        for d in range(n_features):
+            give[k, d] = 0.5 / pairs.weight[k] if lo[k, d] < m[k, d] < hi[k, d] else 0.0
     for i in range(n_active):
+        p = pairs.index[i]
+        k, l = pairs.first[p], pairs.second[p]
         for j in range(i, n_active):
-            h = 0.0
-            for side in range(4):
-                p, q = index[i], index[j]
-                k = first[p] if side < 2 else second[p]
-                if k == (first[q] if side % 2 == 0 else second[q]):
-                    sign = 1.0 if side == 0 or side == 3 else -1.0
-                    for d in range(n_features):
-                        if lo[k, d] < m[k, d] < hi[k, d]:
-                            h += sign * normals[p, d] * normals[q, d] / (2.0 * weight[k])
-            hessian[i, j] = h
-            hessian[j, i] = h
-        diagonal = max(diagonal, hessian[i, i])
+            q, h = pairs.index[j], 0.0
+            at_k = 1.0 if k == pairs.first[q] else (-1.0 if k == pairs.second[q] else 0.0)
+            at_l = 1.0 if l == pairs.second[q] else (-1.0 if l == pairs.first[q] else 0.0)
+            if at_k != 0.0 or at_l != 0.0:
+                for d in range(n_features):
+                    h += pairs.normals[p, d] * pairs.normals[q, d] * (at_k * give[k, d] + at_l * give[l, d])
+            pairs.hessian[i, j] = h
+            pairs.hessian[j, i] = h
+        diagonal = max(diagonal, pairs.hessian[i, i])
     for i in range(n_active):
-        if hessian[i, i] <= 1e-9 * diagonal:
+        if pairs.hessian[i, i] <= 1e-9 * diagonal:
             return 0
-        hessian[i, i] += 1e-10 * diagonal
-    _solve_symmetric(hessian, step, n_active)
+        pairs.hessian[i, i] += 1e-10 * diagonal
+    _solve_symmetric(pairs.hessian, pairs.step, n_active)
     return n_active
 
 
-@kernel
-def ascend_order(weight, total, price, references, lo, hi, target, steps, rounds, multipliers, shifted, m):
-    """At most `steps` Newton steps in each of `rounds` proximal rounds, from the given multipliers (K, K), in place.
+@inlined
+def _climb(pairs, lo, hi, target, steps, goal, u, m):
+    """At most `steps` Newton steps from u, in place, with a sweep where they do not improve; none beyond `goal`."""
+    value, residual, n_active, length, taken = -np.inf, np.inf, 0, 0.0, 0
+    while taken <= steps:
+        for p in range(len(u)):
+            pairs.trial[p] = u[p]
+        for i in range(n_active):
+            p = pairs.index[i]
+            pairs.trial[p] = max(0.0, u[p] + length * pairs.step[i])
+        new = _dual(pairs, lo, hi, target, pairs.trial, m)
+        new_residual = _residual(pairs, pairs.trial, target)
+        # near the maximum the value is flat to rounding; the residual still tells better from worse
+        rounding = 1e-12 * abs(value) if taken > 0 else 0.0
+        if not (new > value + rounding or (new > value - rounding and new_residual < 0.9 * residual)):
+            length *= 0.35
+            if length > 1e-4:
+                continue
+            new = _sweep(pairs, lo, hi, target, u, m)
+            new_residual = _residual(pairs, u, target)
+            if new_residual >= 0.9 * residual:
+                return
+            for p in range(len(u)):
+                pairs.trial[p] = u[p]
+        value, residual = new, new_residual
+        for p in range(len(u)):
+            u[p] = pairs.trial[p]
+        taken += 1
+        if residual <= 0.25 * target or taken > steps or value >= goal:
+            return
+        n_active = _newton_step(pairs, lo, hi, m, target, u)
+        length = 1.0 if n_active > 0 else 0.0
 
-    Leaves the shifted price and the centroids; returns their worst violation of n·(m_k − m_l) ≥ target/2.
+
+@bare
+def ascend_order(pairs, part, price, lo, hi, target, steps, rounds, goal, u, shifted, m):
+    """At most `steps` Newton steps in each of `rounds` proximal rounds for an assigned part (K, D+2), from u, in place.
+
+    It may stop when the value reaches `goal`. Leaves the shifted price and the centroids; returns their worst violation
+    of n·(m_k − m_l) ≥ target/2.
     """
     n_clusters, n_features = price.shape
-    most = n_clusters * (n_clusters - 1) // 2
-    normals, u = np.empty((most, n_features)), np.empty(most)
-    first, second = np.empty(most, np.int64), np.empty(most, np.int64)
-    n_pairs = 0
-    for k in range(n_clusters):
-        for l in range(k + 1, n_clusters):
-            length = 0.0
-            for d in range(n_features):
-                normals[n_pairs, d] = references[k, d] - references[l, d]
-                length += abs(normals[n_pairs, d])
-            if length > 0.0:
-                first[n_pairs], second[n_pairs], u[n_pairs] = k, l, multipliers[k, l]
-                n_pairs += 1
-    u = u[:n_pairs]
     everything, empty = 0.0, False
     for k in range(n_clusters):
-        everything += weight[k]
+        everything += part[k, WEIGHT]
     floor = 1e-2 * everything / n_clusters if everything > 0.0 else 1.0
-    lowest = 1e-3 * floor
-    effective, a = np.empty(n_clusters), np.empty((n_clusters, n_features))
-    anchor = np.empty((n_clusters, n_features))
+    lowest, light = 1e-3 * floor, 1e-9 * floor
     for k in range(n_clusters):
-        effective[k] = weight[k]
+        borrows = part[k, WEIGHT] < light
+        empty = empty or borrows
+        pairs.weight[k] = floor if borrows else part[k, WEIGHT]
         for d in range(n_features):
-            b = total[k, d] - 0.5 * price[k, d]
-            a[k, d] = b
-            if weight[k] < 1e-9 * floor:
-                empty = True
-                effective[k] = floor
-                anchor[k, d] = clamp(0.0, lo[k, d], hi[k, d]) if b == 0.0 else (hi[k, d] if b > 0.0 else lo[k, d])
-                a[k, d] = b + floor * anchor[k, d]
-    hessian, step = np.empty((most, most)), np.empty(most)
-    index, trial, slack = np.empty(most, np.int64), np.empty(n_pairs), np.empty(n_pairs)
+            a = part[k, TOTAL + d] - 0.5 * price[k, d]
+            pairs.pull[k, d] = a
+            if borrows:
+                at = clamp(0.0, lo[k, d], hi[k, d]) if a == 0.0 else (hi[k, d] if a > 0.0 else lo[k, d])
+                pairs.anchor[k, d] = at
+                pairs.pull[k, d] = a + floor * at
+    if empty:
+        goal = np.inf  # what is borrowed counts towards the value, but not towards a bound
     for r in range(rounds if empty else 1):
-        value, residual, n_active, length, taken = -np.inf, np.inf, 0, 0.0, 0
-        while taken <= steps:
-            for p in range(n_pairs):
-                trial[p] = u[p]
-            for i in range(n_active):
-                trial[index[i]] = max(0.0, u[index[i]] + length * step[i])
-            new = _dual(effective, a, normals, first, second, lo, hi, target, trial, m, slack)
-            # near the maximum the value is flat to rounding; the residual still tells better from worse
-            rounding = 1e-12 * abs(value) if taken > 0 else 0.0
-            better = new > value + rounding
-            if not better and new > value - rounding:
-                better = _residual(trial, slack, target) < 0.9 * residual
-            if not better:
-                length *= 0.35
-                if length > 1e-4:
-                    continue
-                before = residual
-                new = _sweep(effective, a, normals, first, second, lo, hi, target, u, m, slack)
-                if _residual(u, slack, target) >= 0.9 * before:
-                    break
-                for p in range(n_pairs):
-                    trial[p] = u[p]
-            value, residual = new, _residual(trial, slack, target)
-            for p in range(n_pairs):
-                u[p] = trial[p]
-            taken += 1
-            if residual <= 0.25 * target:
-                break
-            n_active = _newton_step(
-                effective, lo, hi, m, normals, first, second, target, u, slack, index, hessian, step
-            )
-            length = 1.0
+        _climb(pairs, lo, hi, target, steps, goal, u, m)
         if empty and r + 1 < rounds:
             moved = 0.0
             floor = max(0.1 * floor, lowest)  # ever longer proximal steps converge fast
             for k in range(n_clusters):
-                if effective[k] != weight[k]:
-                    effective[k] = floor
+                if part[k, WEIGHT] < light:
+                    pairs.weight[k] = floor
                     for d in range(n_features):
-                        moved = max(moved, abs(anchor[k, d] - m[k, d]))
-                        anchor[k, d] = m[k, d]
-                        a[k, d] = total[k, d] - 0.5 * price[k, d] + floor * m[k, d]
+                        moved = max(moved, abs(pairs.anchor[k, d] - m[k, d]))
+                        pairs.anchor[k, d] = m[k, d]
+                        pairs.pull[k, d] = part[k, TOTAL + d] - 0.5 * price[k, d] + floor * m[k, d]
             if moved <= 1e-14:
                 break
-    for p in range(n_pairs):
-        multipliers[first[p], second[p]] = u[p]
-    shift_price(price, references, multipliers, shifted)
-    return order_violation(references, m, 0.5 * target)
+    shift_price(price, pairs, u, shifted)
+    return order_violation(pairs, m, 0.5 * target)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from ._kernels import NEAREST, NONE, clamp, copy_into, kernel, obeys_order, relabel_to_order, value_above
+from ._kernels import NONE, clamp, copy_into, kernel, obeys_order, relabel_to_order, value_above
 from ._order import ascend_order
+from ._search import ALL_ROUNDS, ALL_STEPS
 from ._start import assign
 
 
@@ -77,21 +78,20 @@ def recover(rows, price, boxes, rule, references, model, best, out, labels):
     _map_back(rows, boxes, best, out)
     if rule != NONE and model.symmetric and not relabel_to_order(references, out):
         return np.inf, np.inf
-    if rule == NEAREST:
-        return value_above(rows.points, rows.weights, price, out, labels)
     if rule == NONE or obeys_order(references, out):
         return _told(rows, price, boxes, rule, references, out, labels)
-    u, weights = np.zeros((n_clusters, n_clusters)), np.empty(n_clusters)
-    sums, shifted = np.empty((n_clusters, n_features)), np.empty((n_clusters, n_features))
+    u, part = np.zeros(len(model.pairs.first)), np.empty((n_clusters, n_features + 2))
+    shifted = np.empty((n_clusters, n_features))
     tight, safe, trial = best.copy(), np.empty((n_clusters, n_features)), np.empty((n_clusters, n_features))
-    assign(rows.y, rows.w, best, weights, sums)
+    assign(rows.y, rows.w, best, part)
     target = model.target
     for attempt in range(10):
-        for k in range(n_clusters):
-            for l in range(n_clusters):
-                u[k, l] = 0.0
+        for p in range(len(u)):
+            u[p] = 0.0
         aim = 0.0 if attempt == 9 else target
-        ascend_order(weights, sums, model.price, model.references, model.lo, model.hi, aim, 60, 20, u, shifted, safe)
+        ascend_order(
+            model.pairs, part, model.price, model.lo, model.hi, aim, ALL_STEPS, ALL_ROUNDS, np.inf, u, shifted, safe
+        )
         if attempt == 0:
             copy_into(tight, safe)
         for blended in range(2):

@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ._kernels import NEAREST, NONE, ORDER, ROUNDING, TINY, down, kernel, order_excludes, price_margin, up
+from ._kernels import NONE, ROUNDING, TINY, down, kernel, order_excludes, up
+from ._order import make_pairs, price_margin
 from ._search import Model
 
 LARGEST = 1.7976931348623157e308
@@ -66,10 +67,8 @@ def scaled_model(rows, price, boxes, rule, references):
             p[k, d] = price[k, d] / rows.scale / rows.weight_scale
             lo[k, d] = down((boxes[0, k, d] - rows.centre[d]) / rows.scale)
             hi[k, d] = up((boxes[1, k, d] - rows.centre[d]) / rows.scale)
-            if rule == ORDER:
+            if rule != NONE:
                 r[k, d] = references[k, d] * unit  # only differences count, and they stay exact
-            elif rule == NEAREST:
-                r[k, d] = (references[k, d] - rows.centre[d]) / rows.scale
             magnitudes[3 + k, d] = max(0.0, max(lo[k, d], -hi[k, d]))
             magnitudes[3 + n_clusters + k, d] = max(abs(lo[k, d]), abs(hi[k, d]))
             if not (abs(p[k, d]) < 1e140 and abs(lo[k, d]) < 1e140 and abs(hi[k, d]) < 1e140):
@@ -83,16 +82,17 @@ def scaled_model(rows, price, boxes, rule, references):
             magnitudes[1, d] += rows.w[j]
             magnitudes[2, d] = max(magnitudes[2, d], x)
     magnitudes[3 + 2 * n_clusters, 0] = least
-    symmetric = rule != NEAREST and _interchangeable(price, boxes)
+    symmetric = _interchangeable(price, boxes)
     target = 256.0 * n_features * ROUNDING * (1.0 + far) if rule != NONE and not symmetric else 0.0
-    return Model(p, lo, hi, r, magnitudes, NONE if symmetric else rule, symmetric, target), fine
+    used = NONE if symmetric else rule
+    return Model(p, lo, hi, r, make_pairs(r, used != NONE), magnitudes, used, symmetric, target), fine
 
 
 @kernel
 def base_margin(n_rows, model):
     """Error margin of every bound of this problem (docs/numerics.md, section 3)."""
     n_clusters, n_features = model.price.shape
-    size = price_margin(model.price, model.references, np.zeros((n_clusters, n_clusters)), model.magnitudes)
+    size = price_margin(model.price, model.pairs, np.zeros(0), model.magnitudes)
     for d in range(n_features):
         size += model.magnitudes[0, d] * model.magnitudes[2, d]
     return (4 * n_rows + 4 * n_clusters * n_features + 128) * ROUNDING * size + TINY

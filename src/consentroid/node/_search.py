@@ -18,20 +18,16 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
-from ._kernels import NEAREST, NONE, ROUNDING, clamp, copy_into, entry, kernel, order_violation, price_margin
-from ._nearest import NEAREST_TOLERANCE, ascend_nearest, force_nearest, obeys_nearest
-from ._order import ascend_order
+from ._kernels import NONE, ROUNDING, bare, clamp, copy_into, entry, inlined
+from ._order import SQUARE, TOTAL, WEIGHT, Pairs, ascend_order, order_violation, price_margin
 
-# compiled into their only caller: a separate function would be optimised once more at every level above it
-inlined = njit(inline="always", error_model="numpy")
-
-WEIGHT, SQUARE, TOTAL = 0, 1, 2  # places in Stack.state[t, k]
 BEST, PRUNED, THRESHOLD, BEST_COST = 0, 1, 2, 3  # places in Stack.numbers
 DEPTH, NODES, STATE = 0, 1, 2  # places in Stack.counters
 RUNNING, FINISHED = 1, 2
 
+# numpy integers: a plain one would be compiled in, once more for every number
+FEW_STEPS, ALL_STEPS, ONE_ROUND, ALL_ROUNDS = np.int64(3), np.int64(40), np.int64(1), np.int64(12)
 ACCEPTED_VIOLATION = 1e-10  # of the order rule while searching; `recover` restores it exactly before a value is told
 
 
@@ -40,12 +36,18 @@ class Stack(NamedTuple):
 
     state: np.ndarray  # (n+1, K, D+2): weight, squares and weighted sum of the assigned rows
     price: np.ndarray  # (n+1, K, D): price shifted by the rule's multipliers
-    multipliers: np.ndarray  # (n+1, K, K)
+    multipliers: np.ndarray  # (n+1, K(K−1)/2), one a pair of the rule
     bounds: np.ndarray  # (n+1, K+1): bound of each child, and the multipliers' error margin last
     queue: np.ndarray  # (n+1, K+2): children, best first; how many; the next one
     best: np.ndarray  # (K, D): incumbent
     numbers: np.ndarray
     counters: np.ndarray
+    trial: np.ndarray  # (K(K−1)/2,) from here on: room
+    shifted: np.ndarray  # (K, D)
+    m: np.ndarray  # (K, D)
+    trial_m: np.ndarray  # (K, D)
+    primal: np.ndarray  # (K, D)
+    base: np.ndarray  # (K,)
 
 
 class Model(NamedTuple):
@@ -55,6 +57,7 @@ class Model(NamedTuple):
     lo: np.ndarray
     hi: np.ndarray
     references: np.ndarray  # (K, D); differences are exact
+    pairs: Pairs
     magnitudes: np.ndarray  # see `price_margin`
     rule: int
     symmetric: bool  # clusters are interchangeable
@@ -75,17 +78,17 @@ class Left(NamedTuple):
 def make_stack(n, n_clusters, n_features):
     k, d = n_clusters, n_features
     return Stack(
-        np.zeros((n + 1, k, d + 2)), np.zeros((n + 1, k, d)), np.zeros((n + 1, k, k)), np.zeros((n + 1, k + 1)),
-        np.zeros((n + 1, k + 2), np.int64), np.zeros((k, d)), np.zeros(8), np.zeros(4, np.int64),
+        np.zeros((n + 1, k, d + 2)), np.zeros((n + 1, k, d)), np.zeros((n + 1, k * (k - 1) // 2)),
+        np.zeros((n + 1, k + 1)), np.zeros((n + 1, k + 2), np.int64), np.zeros((k, d)), np.zeros(8),
+        np.zeros(4, np.int64), np.zeros(k * (k - 1) // 2), np.zeros((k, d)), np.zeros((k, d)),
+        np.zeros((k, d)), np.zeros((k, d)), np.zeros(k),
     )  # fmt: skip
 
 
 @entry
 def make_left(n, n_clusters, n_features):
     k, d = n_clusters, n_features
-    return Left(
-        np.zeros((n, d)), np.zeros(n), np.zeros((n, k), np.bool_), np.zeros((n, k)), np.zeros(n + 1)
-    )
+    return Left(np.zeros((n, d)), np.zeros(n), np.zeros((n, k), np.bool_), np.zeros((n, k)), np.zeros(n + 1))
 
 
 @inlined
@@ -127,17 +130,15 @@ def _expand(s, n_clusters, n_features, left, model, stack, base, symmetric):
 
 
 @inlined
-def _push(s, k, n_clusters, n_features, left, stack, rule):
+def _push(s, k, n_clusters, n_features, left, stack, n_pairs):
     """State of the child that puts row s into cluster k."""
     for c in range(n_clusters):
         for i in range(n_features + 2):
             stack.state[s + 1, c, i] = stack.state[s, c, i]
         for d in range(n_features):
             stack.price[s + 1, c, d] = stack.price[s, c, d]
-    if rule != NONE:
-        for c in range(n_clusters):
-            for l in range(c + 1, n_clusters):
-                stack.multipliers[s + 1, c, l] = stack.multipliers[s, c, l]
+    for p in range(n_pairs):
+        stack.multipliers[s + 1, p] = stack.multipliers[s, p]
     stack.bounds[s + 1, n_clusters] = stack.bounds[s, n_clusters]
     w = left.w[s]
     stack.state[s + 1, k, WEIGHT] += w
@@ -147,17 +148,16 @@ def _push(s, k, n_clusters, n_features, left, stack, rule):
         stack.state[s + 1, k, TOTAL + d] += w * x
 
 
-@kernel
-def assigned_part(state, price, model, m):
-    """Least cost of the assigned rows plus price·m; fills the minimiser."""
-    n_clusters, n_features = price.shape
+@inlined
+def _assigned_part(s, n_clusters, n_features, state, price, model, m):
+    """Least cost of the rows assigned at depth s plus price·m; fills the minimiser."""
     total = 0.0
     for k in range(n_clusters):
-        weight = state[k, WEIGHT]
-        total += state[k, SQUARE]
+        weight = state[s, k, WEIGHT]
+        total += state[s, k, SQUARE]
         for d in range(n_features):
             lo, hi = model.lo[k, d], model.hi[k, d]
-            a = state[k, TOTAL + d] - 0.5 * price[k, d]
+            a = state[s, k, TOTAL + d] - 0.5 * price[k, d]
             if weight > 0.0:
                 x = clamp(a / weight, lo, hi)
             elif a != 0.0:
@@ -169,87 +169,79 @@ def assigned_part(state, price, model, m):
     return total
 
 
-@kernel
-def hold_order(s, steps, rounds, model, stack, m, primal):
-    """Improve the order rule's multipliers at depth s. Returns (bound on the assigned part, primal violation)."""
-    n_clusters, n_features = model.price.shape
-    value = assigned_part(stack.state[s], stack.price[s], model, m) - stack.bounds[s, n_clusters]
-    idle = order_violation(model.references, m, 0.0) <= 0.0
-    if idle:
-        for k in range(n_clusters):
-            for l in range(k + 1, n_clusters):
-                idle = idle and stack.multipliers[s, k, l] == 0.0
-    if idle:
+@inlined
+def _hold_order(s, n_clusters, n_features, goal, model, stack, m, primal):
+    """Improve the order rule's multipliers at depth s. Returns (bound on the assigned part, primal violation).
+
+    With a finite `goal` it ends when the bound reaches it, or after a few steps. `m` is left at the minimiser of the
+    bound, `primal` at centroids that nearly obey the rule.
+    """
+    pairs = model.pairs
+    violation = 0.0
+    value = _assigned_part(s, n_clusters, n_features, stack.state, stack.price[s], model, m)
+    value -= stack.bounds[s, n_clusters]
+    idle = True
+    for p in range(len(pairs.first)):
+        idle = idle and stack.multipliers[s, p] == 0.0
+    if idle and order_violation(pairs, m, 0.0) <= 0.0:
         copy_into(primal, m)
-        return value, 0.0
-    weight, total = np.empty(n_clusters), np.empty((n_clusters, n_features))
-    shifted = np.empty((n_clusters, n_features))
-    u = stack.multipliers[s].copy()
-    for k in range(n_clusters):
-        weight[k] = stack.state[s, k, WEIGHT]
-        for d in range(n_features):
-            total[k, d] = stack.state[s, k, TOTAL + d]
-    violation = ascend_order(
-        weight, total, model.price, model.references, model.lo, model.hi, model.target, steps, rounds, u, shifted,
-        primal,
-    )  # fmt: skip
-    extra = price_margin(model.price, model.references, u, model.magnitudes)
-    margin = (4 * len(stack.state) + 4 * n_clusters * n_features + 128) * ROUNDING * extra
-    improved = assigned_part(stack.state[s], shifted, model, m) - margin
-    if improved > value:
-        value = improved
-        copy_into(stack.multipliers[s], u)
-        copy_into(stack.price[s], shifted)
-        stack.bounds[s, n_clusters] = margin
+    else:
+        squares, steps, rounds = 0.0, ALL_STEPS, ALL_ROUNDS
+        if goal < np.inf:
+            steps, rounds = FEW_STEPS, ONE_ROUND
+            for k in range(n_clusters):
+                squares += stack.state[s, k, SQUARE]
+        u = stack.trial[: len(pairs.first)]
+        for p in range(len(u)):
+            u[p] = stack.multipliers[s, p]
+        violation = ascend_order(
+            pairs, stack.state[s], model.price, model.lo, model.hi, model.target, steps, rounds, goal - squares, u,
+            stack.shifted, primal,
+        )  # fmt: skip
+        margin = price_margin(model.price, pairs, u, model.magnitudes)
+        margin *= (4 * len(stack.state) + 4 * n_clusters * n_features + 128) * ROUNDING
+        improved = _assigned_part(s, n_clusters, n_features, stack.state, stack.shifted, model, stack.trial_m) - margin
+        if improved > value:
+            value = improved
+            for p in range(len(u)):
+                stack.multipliers[s, p] = u[p]
+            copy_into(stack.price[s], stack.shifted)
+            copy_into(m, stack.trial_m)
+            stack.bounds[s, n_clusters] = margin
     return value, violation
 
 
-@kernel
-def hold_nearest(s, model, stack, primal):
-    """Bound on the assigned part under the nearest rule, with a candidate that nearly obeys it."""
-    n_clusters, n_features = model.price.shape
-    weight, total, square = np.empty(n_clusters), np.empty((n_clusters, n_features)), 0.0
-    for k in range(n_clusters):
-        weight[k] = stack.state[s, k, WEIGHT]
-        square += stack.state[s, k, SQUARE]
-        for d in range(n_features):
-            total[k, d] = stack.state[s, k, TOTAL + d]
-    return square + ascend_nearest(weight, total, model.price, model.references, model.lo, model.hi, 20, primal)
-
-
 @inlined
-def _ahead(s, n, n_clusters, n_features, left, model, stack, m):
-    """Look-ahead bound at depth s: (assigned part with the whole price) + what each remaining row pays at least.
+def _ahead(s, n, n_clusters, n_features, missing, left, stack, m, factor):
+    """What the rows from s on pay at least on top of the assigned part's minimum, which is at m; stops at `missing`.
 
     That part exceeds its minimum by Σ_k W_k |m_k − m*_k|² or more. Shared among the R remaining rows, row j pays at
     least min_k w_j θ / (w_j + θ) |y_j − m*_k|² with θ = W_k / R, and never less than its distance to the box.
     """
-    value = assigned_part(stack.state[s], stack.price[s], model, m) - stack.bounds[s, n_clusters]
+    value, w = 0.0, -1.0
     for j in range(s, n):
+        if left.w[j] != w:
+            w = left.w[j]
+            for k in range(n_clusters):
+                share = stack.state[s, k, WEIGHT] / (n - s)
+                factor[k] = w * share / (w + share)
         least = np.inf
         for k in range(n_clusters):
             if left.allowed[j, k]:
-                share = stack.state[s, k, WEIGHT] / (n - s)
                 squared = 0.0
                 for d in range(n_features):
                     difference = left.y[j, d] - m[k, d]
                     squared += difference * difference
-                least = min(least, max(left.w[j] * share / (left.w[j] + share) * squared, left.near[j, k]))
+                least = min(least, max(factor[k] * squared, left.near[j, k]))
         value += least
+        if value >= missing:
+            break
     return value
 
 
 @inlined
-def _leaf(n, n_clusters, n_features, offset, gap, model, stack, m, primal):
+def _leaf(n, n_clusters, n_features, bound, violation, offset, gap, model, stack, primal):
     """All rows assigned: the assigned part is the subtree's bound, its minimiser a candidate."""
-    violation = 0.0
-    if model.rule != NONE:
-        bound, violation = hold_order(n, 40, 12, model, stack, m, primal)
-    else:
-        bound = assigned_part(stack.state[n], stack.price[n], model, primal)
-    if model.rule == NEAREST and not obeys_nearest(model.references, primal, NEAREST_TOLERANCE):
-        bound = max(bound, hold_nearest(n, model, stack, primal))
-        violation = 0.0 if force_nearest(model.references, model.lo, model.hi, primal) else np.inf
     stack.numbers[PRUNED] = min(stack.numbers[PRUNED], bound)
     if violation <= ACCEPTED_VIOLATION:
         value, paid = 0.0, 0.0
@@ -266,7 +258,7 @@ def _leaf(n, n_clusters, n_features, offset, gap, model, stack, m, primal):
             copy_into(stack.best, primal)
 
 
-@kernel
+@bare
 def run_search(t, n, left, model, offset, gap, node_limit, quota, stack):
     """Search the problem of rows t..n−1 on; at most `quota` further nodes and `node_limit` in all.
 
@@ -275,7 +267,7 @@ def run_search(t, n, left, model, offset, gap, node_limit, quota, stack):
     """
     n_clusters, n_features = model.price.shape
     spent = 0
-    m, primal, base = np.empty((n_clusters, n_features)), np.empty((n_clusters, n_features)), np.empty(n_clusters)
+    m, primal, base = stack.m, stack.primal, stack.base
     entering, s = stack.counters[NODES] == 0, stack.counters[DEPTH]
     if entering:
         stack.numbers[PRUNED] = np.inf
@@ -295,22 +287,27 @@ def run_search(t, n, left, model, offset, gap, node_limit, quota, stack):
                 stack.queue[s, n_clusters + 1] = n_clusters + 1  # sorted: the others are no better
                 continue
             stack.queue[s, n_clusters + 1] = i + 1
-            _push(s, k, n_clusters, n_features, left, stack, model.rule)
+            _push(s, k, n_clusters, n_features, left, stack, len(model.pairs.first))
         spent += 1
         stack.counters[NODES] += 1
-        if s + 1 == n:
-            _leaf(n, n_clusters, n_features, offset, gap, model, stack, m, primal)
-            if entering:
-                stack.counters[STATE] = FINISHED
-            continue
-        if model.rule != NONE and not entering:
-            bound, _ = hold_order(s + 1, 3, 1, model, stack, m, primal)
-            bound += left.tail[s + 1]
-            if bound >= stack.numbers[THRESHOLD]:
-                stack.numbers[PRUNED] = min(stack.numbers[PRUNED], bound)
+        at_leaf = s + 1 == n
+        if at_leaf or not entering:
+            if model.rule != NONE:
+                goal = np.inf if at_leaf else stack.numbers[THRESHOLD] - left.tail[s + 1]
+                assigned, violation = _hold_order(s + 1, n_clusters, n_features, goal, model, stack, m, primal)
+            else:
+                violation = 0.0
+                assigned = _assigned_part(s + 1, n_clusters, n_features, stack.state, stack.price[s + 1], model, primal)
+                copy_into(m, primal)
+            if at_leaf:
+                _leaf(n, n_clusters, n_features, assigned, violation, offset, gap, model, stack, primal)
+                if entering:
+                    stack.counters[STATE] = FINISHED
                 continue
-        if not entering:
-            bound = _ahead(s + 1, n, n_clusters, n_features, left, model, stack, m)
+            bound = assigned + left.tail[s + 1]
+            if bound < stack.numbers[THRESHOLD]:
+                missing = stack.numbers[THRESHOLD] - assigned
+                bound = assigned + _ahead(s + 1, n, n_clusters, n_features, missing, left, stack, m, base)
             if bound >= stack.numbers[THRESHOLD]:
                 stack.numbers[PRUNED] = min(stack.numbers[PRUNED], bound)
                 continue
@@ -321,7 +318,7 @@ def run_search(t, n, left, model, offset, gap, node_limit, quota, stack):
     return spent
 
 
-@kernel
+@bare
 def open_bound(t, n_clusters, stack):
     """Bound on the searched problem now: the least over pruned, solved and open subtrees (base margin not yet off)."""
     bound = min(stack.numbers[PRUNED], stack.numbers[BEST])

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import numpy as np
 
-from ._kernels import NEAREST, NONE, clamp, copy_into, entry, kernel, minimiser, order_violation
-from ._nearest import NEAREST_TOLERANCE, force_nearest, obeys_nearest
-from ._order import ascend_order
-from ._search import ACCEPTED_VIOLATION
+from ._kernels import NONE, bare, clamp, copy_into, entry, kernel, minimiser
+from ._order import TOTAL, WEIGHT, ascend_order, order_violation
+from ._search import ACCEPTED_VIOLATION, ALL_STEPS
+
+LLOYD_ROUNDS = np.int64(6)
 
 
-@kernel
-def assign(y, w, m, weights, sums):
-    """Cost of the rows at centroids m; fills each cluster's weight and weighted sum."""
+@bare
+def assign(y, w, m, part):
+    """Cost of the rows at centroids m; fills each cluster's weight and weighted sum in part (K, D+2)."""
     n, n_features = y.shape
     n_clusters = len(m)
     cost = 0.0
-    weights[:] = 0.0
-    sums[:, :] = 0.0
+    for k in range(n_clusters):
+        for i in range(n_features + 2):
+            part[k, i] = 0.0
     for j in range(n):
         least, label = np.inf, 0
         for k in range(n_clusters):
@@ -28,36 +30,38 @@ def assign(y, w, m, weights, sums):
             if squared < least:
                 least, label = squared, k
         cost += w[j] * least
-        weights[label] += w[j]
+        part[label, WEIGHT] += w[j]
         for d in range(n_features):
-            sums[label, d] += w[j] * y[j, d]
+            part[label, TOTAL + d] += w[j] * y[j, d]
     return cost
 
 
 @kernel
 def local_search(y, w, model, m, u, iterations):
-    """Priced Lloyd steps from m, in place; returns (value, cost), leaves the order rule's multipliers in u (K, K)."""
+    """Priced Lloyd steps from m, in place; returns (value, cost), leaves the order rule's multipliers in u (P,)."""
     n_clusters, n_features = m.shape
-    weights, sums = np.empty(n_clusters), np.empty((n_clusters, n_features))
+    part = np.empty((n_clusters, n_features + 2))
     shifted, trial = np.empty((n_clusters, n_features)), np.empty((n_clusters, n_features))
-    trial_u = np.zeros((n_clusters, n_clusters))
+    trial_u = np.zeros(len(u))
     for k in range(n_clusters):
         for d in range(n_features):
             trial[k, d] = clamp(m[k, d], model.lo[k, d], model.hi[k, d])
     last, last_cost = np.inf, np.inf
-    u[:, :] = 0.0
+    for p in range(len(u)):
+        u[p] = 0.0
     for i in range(iterations + 1):
         feasible = True
         if model.rule != NONE:
-            trial_u[:, :] = 0.0
-            feasible = order_violation(model.references, trial, 0.5 * model.target) <= ACCEPTED_VIOLATION
+            for p in range(len(u)):
+                trial_u[p] = 0.0
+            feasible = order_violation(model.pairs, trial, 0.5 * model.target) <= ACCEPTED_VIOLATION
             if not feasible and i > 0:
                 violation = ascend_order(
-                    weights, sums, model.price, model.references, model.lo, model.hi, model.target, 40, 6, trial_u,
-                    shifted, trial,
+                    model.pairs, part, model.price, model.lo, model.hi, model.target, ALL_STEPS, LLOYD_ROUNDS, np.inf,
+                    trial_u, shifted, trial,
                 )  # fmt: skip
                 feasible = violation <= ACCEPTED_VIOLATION
-        cost, paid = assign(y, w, trial, weights, sums), 0.0
+        cost, paid = assign(y, w, trial, part), 0.0
         for k in range(n_clusters):
             for d in range(n_features):
                 paid += model.price[k, d] * trial[k, d]
@@ -66,16 +70,17 @@ def local_search(y, w, model, m, u, iterations):
             if cost + paid < last:
                 last, last_cost = cost + paid, cost
                 copy_into(m, trial)
-                copy_into(u, trial_u)
+                for p in range(len(u)):
+                    u[p] = trial_u[p]
             if not improved and i > 0:
                 break
         elif i > 5 and last < np.inf:
             break
         for k in range(n_clusters):
             for d in range(n_features):
-                a = sums[k, d] - 0.5 * model.price[k, d]
-                if weights[k] > 0.0 or a != 0.0:
-                    trial[k, d] = minimiser(weights[k], a, model.lo[k, d], model.hi[k, d])
+                a = part[k, TOTAL + d] - 0.5 * model.price[k, d]
+                if part[k, WEIGHT] > 0.0 or a != 0.0:
+                    trial[k, d] = minimiser(part[k, WEIGHT], a, model.lo[k, d], model.hi[k, d])
     return last, last_cost
 
 
@@ -83,7 +88,7 @@ def local_search(y, w, model, m, u, iterations):
 def lloyd_seeds(y, w, n_clusters, n_runs, n_seeds):
     """Distinct local optima of the price-free problem from greedy random starts, best first (fixed generator)."""
     n, n_features = y.shape
-    weights, sums = np.empty(n_clusters), np.empty((n_clusters, n_features))
+    part = np.empty((n_clusters, n_features + 2))
     seeds = np.zeros((n_seeds, n_clusters, n_features))
     values = np.full(n_seeds, np.inf)
     state = np.uint64(88172645463325252)
@@ -113,13 +118,14 @@ def lloyd_seeds(y, w, n_clusters, n_runs, n_seeds):
             m[k] = y[chosen]
         value = np.inf
         for _step in range(100):
-            cost = assign(y, w, m, weights, sums)
+            cost = assign(y, w, m, part)
             if cost >= value * (1.0 - 1e-12):
                 break
             value = cost
             for k in range(n_clusters):
-                if weights[k] > 0.0:
-                    m[k] = sums[k] / weights[k]
+                if part[k, WEIGHT] > 0.0:
+                    for d in range(n_features):
+                        m[k, d] = part[k, TOTAL + d] / part[k, WEIGHT]
         known = False
         for s in range(n_seeds):
             known = known or abs(values[s] - value) <= 1e-9 * abs(value)
@@ -198,16 +204,14 @@ def find_incumbent(rows, model, start, n_seeds, iterations, best, u):
     Fills the centroids `best` and the order rule's multipliers u.
     """
     n_clusters, n_features = model.price.shape
-    trial, trial_u = np.empty((n_clusters, n_features)), np.zeros((n_clusters, n_clusters))
-    weights, sums = np.empty(n_clusters), np.empty((n_clusters, n_features))
+    trial, trial_u = np.empty((n_clusters, n_features)), np.zeros(len(u))
     least, least_cost = np.inf, np.inf
     same = True  # boxes with one common centre would start all clusters there
     for k in range(1, n_clusters):
         for d in range(n_features):
             same = same and model.lo[k, d] == model.lo[0, d] and model.hi[k, d] == model.hi[0, d]
-    for k in range(n_clusters):
-        for l in range(n_clusters):
-            u[k, l] = 0.0
+    for p in range(len(u)):
+        u[p] = 0.0
     for k in range(n_clusters):
         for d in range(n_features):
             best[k, d] = clamp(0.0, model.lo[k, d], model.hi[k, d])
@@ -224,16 +228,9 @@ def find_incumbent(rows, model, start, n_seeds, iterations, best, u):
                     else:
                         trial[k, d] = 0.5 * (model.lo[k, d] + model.hi[k, d])
         value, cost = local_search(rows.y, rows.w, model, trial, trial_u, iterations)
-        if model.rule == NEAREST and not obeys_nearest(model.references, trial, NEAREST_TOLERANCE):
-            if not force_nearest(model.references, model.lo, model.hi, trial):
-                continue
-            cost = assign(rows.y, rows.w, trial, weights, sums)
-            value = cost
-            for k in range(n_clusters):
-                for d in range(n_features):
-                    value += model.price[k, d] * trial[k, d]
         if value < least:
             least, least_cost = value, cost
             copy_into(best, trial)
-            copy_into(u, trial_u)
+            for p in range(len(u)):
+                u[p] = trial_u[p]
     return least, least_cost

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ._kernels import NONE, ROUNDING, TINY, copy_into, entry, kernel, price_margin
+from ._kernels import NONE, ROUNDING, TINY, copy_into, entry, kernel
+from ._order import make_pairs, price_margin
 from ._search import (
     BEST,
     BEST_COST,
@@ -75,8 +76,9 @@ def _free_model(y, w, n_clusters):
             magnitudes[3 + n_clusters + k, d] = 2.0
     magnitudes[3 + 2 * n_clusters, 0] = least
     return Model(
-        np.zeros(shape), np.full(shape, -2.0), np.full(shape, 2.0), np.zeros(shape), magnitudes, NONE, True, 0.0
-    )
+        np.zeros(shape), np.full(shape, -2.0), np.full(shape, 2.0), np.zeros(shape), make_pairs(np.zeros(shape), False),
+        magnitudes, NONE, True, 0.0,
+    )  # fmt: skip
 
 
 @entry
@@ -89,13 +91,13 @@ def tail_bounds(y, w, n_original, n_clusters, seeds, node_limit, total_limit, ta
     n, n_features = y.shape
     stack = make_stack(n, n_clusters, n_features)
     left = Left(y, w, np.ones((n, n_clusters), np.bool_), np.zeros((n, n_clusters)), tail)
-    trial, u = np.zeros((n_clusters, n_features)), np.zeros((n_clusters, n_clusters))
+    trial, u = np.zeros((n_clusters, n_features)), np.zeros(0)
     tail[n] = 0.0
     spent = 0
     for t in range(n - 1, -1, -1):
         rows, weight = y[t:], w[t:]
         model = _free_model(rows, weight, n_clusters)
-        size = price_margin(model.price, model.references, u, model.magnitudes)
+        size = price_margin(model.price, model.pairs, u, model.magnitudes)
         for d in range(n_features):
             size += model.magnitudes[0, d] * model.magnitudes[2, d]
         margin = (4 * n_original + 4 * n_clusters * n_features + 128) * ROUNDING * size + TINY
