@@ -7,6 +7,8 @@ k is below its least distance to box l for some k), a few priced Lloyd runs give
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from ._kernels import ROUNDING, copy_into, entry, kernel, least_payment
@@ -21,12 +23,31 @@ from ._search import (
     RUNNING,
     STATE,
     THRESHOLD,
+    Left,
+    Stack,
+    make_stack,
     open_bound,
     run_search,
 )
 from ._start import find_incumbent
 
 INFEASIBLE, UNFINISHED, OPTIMAL = 2, 0, 1
+
+
+class Room(NamedTuple):
+    """What a search over assignments works in, for n rows, K clusters and D features."""
+
+    left: Left
+    stack: Stack
+    root: np.ndarray  # (K, D+2) decided rows, merged
+    cursor: np.ndarray  # box under way, whether it has begun, how many rows are left to its search
+
+
+@entry
+def make_room(n, n_clusters, n_features):
+    k, d = n_clusters, n_features
+    left = Left(np.zeros((n, d)), np.zeros(n), np.zeros((n, k), np.bool_), np.zeros((n, k)), np.zeros(n + 1))
+    return Room(left, make_stack(n, k, d), np.zeros((k, d + 2)), np.zeros(3, np.int64))
 
 
 @kernel
@@ -115,13 +136,14 @@ def start_root(n_rows, model, u, root, stack):
 
 @entry
 def solve_batch(
-    rows, prices, boxes, rule, references, start, n_seeds, gap, node_limit, cursor, quota, left, stack, root, bounds,
-    values, centroids, states, nodes, labels,
+    rows, prices, boxes, rule, references, start, n_seeds, gap, node_limit, quota, room, bounds, values, centroids,
+    states, nodes, labels,
 ):  # fmt: skip
-    """Solve boxes from cursor[0] on until `quota` search nodes are spent; cursor[1] tells whether one is under way.
+    """Solve boxes from room.cursor[0] on until `quota` search nodes are spent.
 
     Call again with the same arrays to go on. `states`: OPTIMAL, UNFINISHED or INFEASIBLE for each box.
     """
+    left, stack, root, cursor = room
     spent = 0
     n_boxes, n_clusters, n_features = prices.shape
     while cursor[0] < n_boxes and spent < quota:
@@ -148,7 +170,7 @@ def solve_batch(
                     offset += model.price[k, d] * (rows.centre[d] / rows.scale)
             if cursor[1] == 0:
                 u = np.zeros(len(model.pairs.first))
-                value, cost = find_incumbent(rows, model, start, n_seeds, 50, stack.best, u)
+                value, cost = find_incumbent(rows, model, start, n_seeds, np.int64(50), stack.best, u)
                 stack.numbers[BEST], stack.numbers[BEST_COST] = value, cost
                 stack.numbers[THRESHOLD] = value
                 if value < np.inf:
@@ -157,10 +179,11 @@ def solve_batch(
                 start_root(len(rows.weights), model, u, root, stack)
                 cursor[1] = 1
                 spent += 20
-            spent += run_search(0, cursor[2], left, model, offset, gap, node_limit, max(quota - spent, 1), stack)
+            quota_left = max(quota - spent, 1)
+            spent += run_search(np.int64(0), cursor[2], left, model, offset, gap, node_limit, quota_left, stack)
             if stack.counters[STATE] != FINISHED and stack.counters[NODES] < node_limit:
                 return
-            bound = unscale_down(rows, price, open_bound(0, n_clusters, stack) - margin)
+            bound = unscale_down(rows, price, open_bound(np.int64(0), n_clusters, stack) - margin)
         else:
             copy_into(stack.best, np.zeros((n_clusters, n_features)))
         bound = max(bound, least_payment(price, box[0], box[1]))

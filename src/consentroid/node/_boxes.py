@@ -116,7 +116,7 @@ def _set_threshold(offset, gap, forest):
 def _try(tree, model, offset, gap, m, forest):
     """Improve the incumbent by priced Lloyd steps from m."""
     u = np.zeros(len(model.pairs.first))
-    value, cost = local_search(tree.y, tree.w, model, m, u, 30)
+    value, cost = local_search(tree.y, tree.w, model, m, u, np.int64(30))
     if value < forest.numbers[BEST]:
         forest.numbers[BEST], forest.numbers[BEST_COST] = value, cost
         _set_threshold(offset, gap, forest)
@@ -230,16 +230,15 @@ def begin_forest(rows, price, box, rule, references, start, n_seeds, gap, forest
     margin = base_margin(len(rows.weights), model)
     fine = fine and margin < 1e200
     if fine:
-        value, cost = find_incumbent(rows, model, start, n_seeds, 50 if len(rows.w) <= 20_000 else 10, forest.best, u)
+        iterations = np.int64(50 if len(rows.w) <= 20_000 else 10)
+        value, cost = find_incumbent(rows, model, start, n_seeds, iterations, forest.best, u)
     if model.symmetric:
         ordered = np.empty((n_clusters, n_features))
         for k in range(n_clusters):
             for d in range(n_features):
                 ordered[k, d] = np.round(forest.best[k, d] * 2.0**30) / 2.0**30  # differences are exact
-        model = Model(
-            model.price, model.lo, model.hi, ordered, make_pairs(ordered, True), model.magnitudes, ORDER, True,
-            256.0 * n_features * ROUNDING,
-        )  # fmt: skip
+        pairs, target = make_pairs(ordered, np.bool_(True)), 256.0 * n_features * ROUNDING
+        model = Model(model.price, model.lo, model.hi, ordered, pairs, model.magnitudes, ORDER, True, target)
     for i in range(len(forest.numbers)):
         forest.numbers[i] = 0.0
         forest.counters[i] = 0

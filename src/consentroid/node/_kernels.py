@@ -11,6 +11,7 @@ A cluster that holds weight W, weighted sum S and squares Q pays, with price p a
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 from numba import njit
@@ -20,12 +21,13 @@ TINY = 1e-290  # absolute floor of every margin in scaled units: covers underflo
 
 NONE, ORDER, NEAREST = 0, 1, 2
 
-# no fastmath: margins assume that every operation rounds once, in the order written
+# No fastmath: margins assume that every operation rounds once, in the order written. Integers that one kernel hands to
+# another are written np.int64(…) where they are constants: a plain one is a type of its own, and compiled once more.
 kernel = njit(cache=True, nogil=True, error_model="numpy")
 # for kernels that make no arrays and run at every search node: counting references would take a third of their time
-bare = njit(cache=True, nogil=True, error_model="numpy", _nrt=False)
+bare: Callable = njit(cache=True, nogil=True, error_model="numpy", _nrt=False)  # type: ignore[call-overload]
 # compiled into the caller: a call would copy every array's description, which takes longer than many kernels do
-inlined = njit(inline="always", error_model="numpy", _nrt=False)
+inlined: Callable = njit(inline="always", error_model="numpy", _nrt=False)  # type: ignore[call-overload]
 
 
 entry_points: list = []  # kernels that Python calls
@@ -110,7 +112,7 @@ def inner_sign(normal, left, right):
         biggest_m = max(biggest_m, max(abs(left[d]), abs(right[d])))
     sn = math.ldexp(1.0, -math.frexp(biggest_n)[1]) if biggest_n > 0 else 1.0
     sm = math.ldexp(1.0, -math.frexp(biggest_m)[1]) if biggest_m > 0 else 1.0
-    expansion, n = np.zeros(4 * n_features + 1), 0
+    expansion, n = np.zeros(4 * n_features + 1), np.int64(0)
     for d in range(n_features):
         p, e = _two_product(normal[d] * sn, left[d] * sm)
         n = _grow(expansion, n, p)

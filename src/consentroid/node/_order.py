@@ -39,7 +39,7 @@ class Pairs(NamedTuple):
     step: np.ndarray  # (P,)
     trial: np.ndarray  # (P,)
     slack: np.ndarray  # (P,)
-    index: np.ndarray  # (P,)
+    active: np.ndarray  # (P,)
 
 
 @kernel
@@ -229,7 +229,7 @@ def _newton_step(pairs, lo, hi, m, target, u):
     n_active, diagonal = 0, 0.0
     for p in range(len(u)):
         if u[p] > 0.0 or pairs.slack[p] < target:
-            pairs.index[n_active] = p
+            pairs.active[n_active] = p
             pairs.step[n_active] = target - pairs.slack[p]
             n_active += 1
     give = pairs.pulled  # how far a coordinate moves when pulled
@@ -237,10 +237,10 @@ def _newton_step(pairs, lo, hi, m, target, u):
         for d in range(n_features):
             give[k, d] = 0.5 / pairs.weight[k] if lo[k, d] < m[k, d] < hi[k, d] else 0.0
     for i in range(n_active):
-        p = pairs.index[i]
+        p = pairs.active[i]
         k, l = pairs.first[p], pairs.second[p]
         for j in range(i, n_active):
-            q, h = pairs.index[j], 0.0
+            q, h = pairs.active[j], 0.0
             at_k = 1.0 if k == pairs.first[q] else (-1.0 if k == pairs.second[q] else 0.0)
             at_l = 1.0 if l == pairs.second[q] else (-1.0 if l == pairs.first[q] else 0.0)
             if at_k != 0.0 or at_l != 0.0:
@@ -265,7 +265,7 @@ def _climb(pairs, lo, hi, target, steps, goal, u, m):
         for p in range(len(u)):
             pairs.trial[p] = u[p]
         for i in range(n_active):
-            p = pairs.index[i]
+            p = pairs.active[i]
             pairs.trial[p] = max(0.0, u[p] + length * pairs.step[i])
         new = _dual(pairs, lo, hi, target, pairs.trial, m)
         new_residual = _residual(pairs, pairs.trial, target)

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ._kernels import NONE, ROUNDING, bare, clamp, copy_into, entry, inlined
+from ._kernels import NONE, ROUNDING, bare, clamp, copy_into, inlined, kernel
 from ._order import SQUARE, TOTAL, WEIGHT, Pairs, ascend_order, order_violation, price_margin
 
 BEST, PRUNED, THRESHOLD, BEST_COST = 0, 1, 2, 3  # places in Stack.numbers
@@ -74,7 +74,7 @@ class Left(NamedTuple):
     tail: np.ndarray  # (n+1,) proven lower bounds on T_s
 
 
-@entry
+@kernel
 def make_stack(n, n_clusters, n_features):
     k, d = n_clusters, n_features
     return Stack(
@@ -83,12 +83,6 @@ def make_stack(n, n_clusters, n_features):
         np.zeros(4, np.int64), np.zeros(k * (k - 1) // 2), np.zeros((k, d)), np.zeros((k, d)),
         np.zeros((k, d)), np.zeros((k, d)), np.zeros(k),
     )  # fmt: skip
-
-
-@entry
-def make_left(n, n_clusters, n_features):
-    k, d = n_clusters, n_features
-    return Left(np.zeros((n, d)), np.zeros(n), np.zeros((n, k), np.bool_), np.zeros((n, k)), np.zeros(n + 1))
 
 
 @inlined

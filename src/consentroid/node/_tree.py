@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ._kernels import ROUNDING, TINY, down, entry, kernel, up
+from ._kernels import ROUNDING, TINY, bare, down, entry, kernel, up
 
 
 class Tree(NamedTuple):
@@ -34,8 +34,8 @@ class Tree(NamedTuple):
     source: np.ndarray  # (n,) position of each row before reordering
 
 
-@kernel
-def _select(y, index, first, last, middle, d):
+@bare
+def select(y, index, first, last, middle, d):
     """Partition index[first:last] so that coordinate d of the entry at `middle` is its order statistic."""
     left, right = first, last - 1
     while left < right:
@@ -80,7 +80,7 @@ def build_tree(y, w, leaf_size):
         first[c], last[c] = a, b
         if parent >= 0:
             right[parent] = c
-        widest, side = -1.0, 0
+        widest, side = -1.0, np.int64(0)
         for d in range(n_features):
             low, high = np.inf, -np.inf
             for i in range(a, b):
@@ -91,7 +91,7 @@ def build_tree(y, w, leaf_size):
                 widest, side = high - low, d
         if b - a > leaf_size and widest > 0.0:
             middle = (a + b) // 2
-            _select(y, index, a, b, middle, side)
+            select(y, index, a, b, middle, side)
             pending[top, 0], pending[top, 1], parents[top] = middle, b, c
             top += 1
             pending[top, 0], pending[top, 1], parents[top] = a, middle, -1

@@ -19,10 +19,10 @@ from ._boxes import EXAMINED, OPEN, begin_forest, end_forest, grow_forest, make_
 from ._kernels import NEAREST, NONE, ORDER
 from ._nearest import NEAREST_GAP
 from ._one_feature import cluster_line
+from ._prepare import power_above
 from ._scaling import Rows
-from ._search import make_left, make_stack
 from .base import Budget
-from .table import Table, power_above
+from .table import Table
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -82,11 +82,12 @@ class Result(NamedTuple):
     @classmethod
     def empty(cls, request: Request) -> Result:
         n_boxes = len(request.prices)
-        return cls(
-            np.full(n_boxes, -np.inf), np.full(n_boxes, np.inf), np.zeros(request.prices.shape),
-            np.full(n_boxes, UNFINISHED, np.int64), np.zeros(n_boxes, np.int64),
-            np.zeros(len(request.rows.points), np.int64),
-        )  # fmt: skip
+        bounds, values = np.empty(n_boxes), np.empty(n_boxes)
+        bounds.fill(-np.inf)
+        values.fill(np.inf)
+        states, nodes = np.zeros(n_boxes, np.int64), np.zeros(n_boxes, np.int64)  # all UNFINISHED
+        labels = np.zeros(len(request.rows.points), np.int64)
+        return cls(bounds, values, np.zeros(request.prices.shape), states, nodes, labels)
 
     def improve(self, b: int, bound: float, value: float, centroids: Array, state: int, labels: Integers) -> None:
         """Keep the better bound and the better value; both hold."""
@@ -115,18 +116,19 @@ def search_line(request: Request, result: Result) -> None:
 
 def search_assignments(request: Request, result: Result, most_nodes: int) -> None:
     """All unfinished boxes by the depth-first search, each up to `most_nodes`."""
-    n, (n_boxes, n_clusters, n_features) = len(request.rows.w), request.prices.shape
-    left, stack = make_left(n, n_clusters, n_features), make_stack(n, n_clusters, n_features)
-    root, cursor = np.zeros((n_clusters, n_features + 2)), np.zeros(3, np.int64)
+    n_boxes, n_clusters, _ = request.prices.shape
+    room = request.table.borrow_room(n_clusters)
+    room.cursor.fill(0)
     limit = int(min(request.budget.search_nodes, most_nodes))
-    while cursor[0] < n_boxes:
+    while room.cursor[0] < n_boxes:
         solve_batch(
             request.rows, request.prices, request.boxes, request.rule, request.references, request.start, 4,
-            request.budget.gap, limit, cursor, LOOK_AT_CLOCK, left, stack, root, result.bounds, result.values,
-            result.centroids, result.states, result.nodes, result.labels,
+            request.budget.gap, limit, LOOK_AT_CLOCK, room, result.bounds, result.values, result.centroids,
+            result.states, result.nodes, result.labels,
         )  # fmt: skip
         if time.perf_counter() >= request.deadline:
             limit = 0  # what is under way stops where it stands; the rest gets its root bound
+    request.table.return_room(n_clusters, room)
 
 
 class BoxSearch:

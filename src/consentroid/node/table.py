@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ._batch import Room, make_room
+from ._prepare import power_above, prepare_few
 from ._scaling import Rows
 from ._start import lloyd_seeds
-from ._tails import spread_order, tail_bounds
+from ._tails import tail_bounds
 from ._tree import Tree, build_tree
 
 Array = NDArray[np.float64]
@@ -19,6 +20,7 @@ MOST_MERGED = 5000  # rows up to which equal ones are merged
 MOST_ORDERED = 1000  # rows up to which the search order, quadratic in their number, is worked out
 MOST_WITH_TAILS = 256  # rows up to which the price-free tails are worth their search
 SAMPLE = 4000  # rows from which starts are found
+RUNS = 10  # of Lloyd's algorithm, for starts
 TAIL_NODES = 20_000  # most search nodes for one tail
 
 
@@ -31,31 +33,30 @@ class Table:
         self.points, self.weights, self.y, self.w = points, weights, y, w
         self.centre, self.scale, self.weight_scale = centre, scale, weight_scale
         self._rows: dict[int, Rows] = {}
+        self._rooms: dict[int, list[Room]] = {}
         self._effort: dict[int, tuple[int, int]] = {}  # search nodes spent on the tails, and offered
 
     @classmethod
     def of(cls, points: Array, weights: Array) -> Table:
         """Shift, scale, merge equal rows, order for the search."""
         points, weights = np.array(points, dtype=float, order="C"), np.array(weights, dtype=float)
+        if len(points) <= MOST_ORDERED:
+            return cls(points, weights, *prepare_few(points, weights))
         kept = weights > 0
         distinct, w = points[kept], weights[kept]
-        n_features = points.shape[1]
-        if len(w) == 0:
-            return cls(points, weights, np.zeros((0, n_features)), w, np.zeros(n_features), 1.0, 1.0)
         if len(w) <= MOST_MERGED:
             distinct, inverse = np.unique(distinct, axis=0, return_inverse=True)
             w = np.bincount(inverse.ravel(), w, minlength=len(distinct)).astype(float)
-        # a row's own coordinate as centre: y − centre is then exact for rows close together, however far from zero
-        centre = np.partition(distinct, len(distinct) // 2, axis=0)[len(distinct) // 2].copy()
-        with np.errstate(over="ignore"):
-            shifted = distinct - centre
-        if not np.isfinite(shifted).all():
-            centre, shifted = np.zeros(n_features), distinct
-        scale, weight_scale = power_above(float(np.max(np.abs(shifted)))), power_above(float(w.max()))
+        centre, shifted = np.zeros(points.shape[1]), distinct
+        if len(w) > 0:
+            middle = np.partition(distinct, len(distinct) // 2, axis=0)[len(distinct) // 2]
+            with np.errstate(over="ignore"):
+                difference = distinct - middle
+            if np.isfinite(difference).all():
+                centre, shifted = middle.copy(), difference
+        scale = power_above(float(np.max(np.abs(shifted), initial=0.0)))
+        weight_scale = power_above(float(w.max(initial=0.0)))
         y, w = np.ascontiguousarray(shifted / scale), np.ascontiguousarray(w / weight_scale)
-        if len(y) <= MOST_ORDERED:
-            order = spread_order(y, w)
-            y, w = y[order], w[order]
         return cls(points, weights, y, w, centre, scale, weight_scale)
 
     @cached_property
@@ -71,7 +72,7 @@ class Table:
             seeds = np.zeros((0, n_clusters, y.shape[1]))
             if len(y) > 0:
                 step = max(len(y) // SAMPLE, 1)
-                seeds = lloyd_seeds(y[::step].copy(), w[::step].copy(), n_clusters, 20, 3)
+                seeds = lloyd_seeds(y[::step].copy(), w[::step].copy(), n_clusters, RUNS, 3)
             tail, best = np.zeros(len(y) + 1), np.zeros((n_clusters, y.shape[1]))
             if 0 < len(y) <= MOST_WITH_TAILS:
                 spent = tail_bounds(y, w, len(self.weights), n_clusters, seeds, TAIL_NODES, effort, tail, best)
@@ -82,7 +83,12 @@ class Table:
             )
         return self._rows[n_clusters]
 
+    def borrow_room(self, n_clusters: int) -> Room:
+        """For one search; threads that search at the same time get different ones."""
+        try:
+            return self._rooms.setdefault(n_clusters, []).pop()
+        except IndexError:
+            return make_room(len(self.w), n_clusters, self.y.shape[1])  # type: ignore[no-any-return]
 
-def power_above(x: float) -> float:
-    """The power of two just above x, kept away from the ends of the range."""
-    return math.ldexp(1.0, min(max(math.frexp(x)[1], -1000), 1000)) if x > 0 else 1.0
+    def return_room(self, n_clusters: int, room: Room) -> None:
+        self._rooms[n_clusters].append(room)
