@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ._kernels import ROUNDING, copy_into, entry, kernel, least_payment
+from ._compile import entry, kernel
+from ._kernels import ROUNDING, copy_into, least_payment
 from ._order import SQUARE, TOTAL, WEIGHT, price_margin, shift_price
 from ._recover import recover
 from ._scaling import base_margin, excluded, scaled_model, unscale_down

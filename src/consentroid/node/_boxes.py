@@ -13,14 +13,8 @@ import numpy as np
 
 from ._batch import INFEASIBLE, OPTIMAL, UNFINISHED
 from ._chords import examine
-from ._kernels import (
-    ORDER,
-    ROUNDING,
-    copy_into,
-    entry,
-    kernel,
-    least_payment,
-)
+from ._compile import entry, kernel
+from ._kernels import ORDER, ROUNDING, copy_into, least_payment
 from ._order import make_pairs
 from ._recover import recover
 from ._scaling import base_margin, excluded, scaled_model, unscale_down

@@ -10,7 +10,7 @@ import hashlib
 import logging
 from pathlib import Path
 
-from ._kernels import entry_points
+from ._compile import entry_points
 
 STAMP = "consentroid-kernels.sha256"
 

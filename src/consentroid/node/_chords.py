@@ -21,7 +21,8 @@ import math
 
 import numpy as np
 
-from ._kernels import NONE, ROUNDING, TINY, clamp, copy_into, kernel
+from ._compile import kernel
+from ._kernels import NONE, ROUNDING, TINY, clamp, copy_into
 from ._order import TOTAL, WEIGHT, ascend_order, order_violation, price_margin
 
 SOME_STEPS, SOME_ROUNDS = np.int64(20), np.int64(4)

@@ -11,32 +11,15 @@ A cluster that holds weight W, weighted sum S and squares Q pays, with price p a
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import numpy as np
-from numba import njit
+
+from ._compile import bare, kernel
 
 ROUNDING = 2.0**-53
 TINY = 1e-290  # absolute floor of every margin in scaled units: covers underflow
 
 NONE, ORDER, NEAREST = 0, 1, 2
-
-# No fastmath: margins assume that every operation rounds once, in the order written. Integers that one kernel hands to
-# another are written np.int64(…) where they are constants: a plain one is a type of its own, and compiled once more.
-kernel = njit(cache=True, nogil=True, error_model="numpy")
-# for kernels that make no arrays and run at every search node: counting references would take a third of their time
-bare: Callable = njit(cache=True, nogil=True, error_model="numpy", _nrt=False)  # type: ignore[call-overload]
-# compiled into the caller: a call would copy every array's description, which takes longer than many kernels do
-inlined: Callable = njit(inline="always", error_model="numpy", _nrt=False)  # type: ignore[call-overload]
-
-
-entry_points: list = []  # kernels that Python calls
-
-
-def entry(function):
-    """A kernel that Python calls."""
-    entry_points.append(kernel(function))
-    return entry_points[-1]
 
 
 @bare

@@ -16,7 +16,8 @@ import math
 
 import numpy as np
 
-from ._kernels import ROUNDING, TINY, entry, kernel
+from ._compile import entry, kernel
+from ._kernels import ROUNDING, TINY
 from ._recover import recover
 from ._scaling import scaled_model, unscale_down
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ._kernels import NONE, clamp, copy_into, kernel, obeys_order, relabel_to_order, value_above
+from ._compile import kernel
+from ._kernels import NONE, clamp, copy_into, obeys_order, relabel_to_order, value_above
 from ._order import ascend_order
 from ._search import ALL_ROUNDS, ALL_STEPS
 from ._start import assign

@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ._kernels import NONE, ROUNDING, TINY, down, kernel, order_excludes, up
+from ._compile import kernel
+from ._kernels import NONE, ROUNDING, TINY, down, order_excludes, up
 from ._order import make_pairs, price_margin
 from ._search import Model
 

@@ -19,7 +19,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ._kernels import NONE, ROUNDING, bare, clamp, copy_into, inlined, kernel
+from ._compile import bare, inlined, kernel
+from ._kernels import NONE, ROUNDING, clamp, copy_into
 from ._order import SQUARE, TOTAL, WEIGHT, Pairs, ascend_order, order_violation, price_margin
 
 BEST, PRUNED, THRESHOLD, BEST_COST = 0, 1, 2, 3  # places in Stack.numbers

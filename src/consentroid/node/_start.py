@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ._kernels import NONE, bare, clamp, copy_into, entry, kernel, minimiser
+from ._compile import bare, entry, kernel
+from ._kernels import NONE, clamp, copy_into, minimiser
 from ._order import TOTAL, WEIGHT, ascend_order, order_violation
 from ._search import ACCEPTED_VIOLATION, ALL_STEPS
 

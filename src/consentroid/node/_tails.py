@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ._kernels import NONE, ROUNDING, TINY, copy_into, entry, kernel
+from ._compile import entry, kernel
+from ._kernels import NONE, ROUNDING, TINY, copy_into
 from ._order import make_pairs, price_margin
 from ._search import (
     BEST,

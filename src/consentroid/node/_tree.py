@@ -15,7 +15,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ._kernels import ROUNDING, TINY, bare, down, entry, kernel, up
+from ._compile import bare, entry, kernel
+from ._kernels import ROUNDING, TINY, down, up
 
 
 class Tree(NamedTuple):
