@@ -21,6 +21,14 @@ from consentroid.symmetry import Symmetry
 GAP = 1e-4  # NEAREST_GAP
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _compiled() -> None:
+    """The first solve on a machine compiles, which no time limit should meet."""
+    points, boxes = np.array([[0.0, 0.0], [1.0, 1.0]]), np.stack([np.zeros((2, 2)), np.ones((2, 2))])
+    for symmetry in (Symmetry("order", points), Symmetry("nearest", points)):
+        ExactSolver().solve(NodeProblem(points, np.ones(2), np.ones((2, 2)), boxes, symmetry), Budget())
+
+
 def slacks(references: np.ndarray, m: np.ndarray) -> np.ndarray:
     """‖m_l − r_k‖² − ‖m_k − r_k‖² for k ≠ l: the rule wants them ≥ 0."""
     squared = ((m[None, :, :] - references[:, None, :]) ** 2).sum(axis=2)
@@ -62,7 +70,9 @@ def oracle(problem: NodeProblem, n_starts: int, seed: int) -> float:
         counts, sums = one_hot.sum(axis=0), one_hot.T @ problem.points
         square = float((problem.weights[:, None] * problem.points**2).sum())
         linear = problem.price - 2 * sums
-        relaxed = np.where(counts[:, None] > 0, -linear / np.maximum(2 * counts[:, None], 1e-300), -np.sign(linear) * 1e9)
+        relaxed = np.where(
+            counts[:, None] > 0, -linear / np.maximum(2 * counts[:, None], 1e-300), -np.sign(linear) * 1e9
+        )
         relaxed = np.clip(relaxed, lo, hi)
         least = square + float((counts[:, None] * relaxed**2 + linear * relaxed).sum())
         if least >= best:  # cannot win even without the rule
@@ -124,7 +134,7 @@ def test_bound_and_value_enclose_what_the_oracle_finds(
 
 
 def test_an_empty_cluster_keeps_off_the_other_reference() -> None:
-    """All rows at the first reference; the price draws the second, empty cluster there: it may come no nearer than r_1."""
+    """All rows at the first reference, a price that draws the second, empty cluster there: the rule holds it off."""
     points = np.array([[0.0, 0.1], [0.1, 0.0], [0.0, -0.1]])
     price = np.array([[0.3, 0.0], [5.0, 0.0]])
     boxes = np.stack([np.full((2, 2), -1.0), np.full((2, 2), 1.0)])

@@ -7,9 +7,9 @@ v_kl ≥ 0 only move weight between them,
 
     W'_k = W_k + Σ_l (v_kl − v_lk),   A'_k = A_k + Σ_l (v_kl r_k − v_lk r_l),
 
-and add no constant. So the minimum over the boxes stays separable and is a bound for *any* v ≥ 0: at a/W' cut off at the
-box where W' > 0, at an end of the box where not. Where all W' > 0 at the best v, the bound is attained: no gap. Light
-clusters that must keep off another's reference lose their weight and leave a gap, which only smaller boxes close.
+and add no constant. So the minimum over the boxes stays separable and is a bound for *any* v ≥ 0: at A'/W' cut off at
+the box where W' > 0, at an end of the box where not. Where all W' > 0 at the best v, the bound is attained: no gap.
+Light clusters that must keep off another's reference lose their weight and leave a gap; only smaller boxes close it.
 
 The rule is kept to NEAREST_TOLERANCE in units of the rows' squared spread, values are found to a relative NEAREST_GAP,
 and nothing under this rule is called a bound on the clustering problem.
@@ -263,14 +263,17 @@ def ascend(plain, references, lo, hi, steps, soft, enough, v, shifted, m):
 @kernel
 def ascend_afresh(plain, references, lo, hi, steps, soft, enough, v, shifted, m):
     """`ascend`, and where inherited multipliers have led it onto a kink of the dual, once more from none."""
-    best = ascend(plain, references, lo, hi, steps, soft, enough, v, shifted, m)
-    if best >= enough or obeys_nearest(references, m, NEAREST_TOLERANCE):
-        return best
-    fresh_v, fresh, fresh_m = np.zeros_like(v), np.empty_like(shifted), np.empty_like(m)
-    value = ascend(plain, references, lo, hi, steps, soft, enough, fresh_v, fresh, fresh_m)
-    if value <= best:
-        return best
-    copy_into(v, fresh_v)
-    copy_into(shifted, fresh)
-    copy_into(m, fresh_m)
-    return value
+    best, trial_v, trial, trial_m = -np.inf, v.copy(), np.empty_like(shifted), np.empty_like(m)
+    for _ in range(2):
+        value = ascend(plain, references, lo, hi, steps, soft, enough, trial_v, trial, trial_m)
+        if value > best:
+            best = value
+            copy_into(v, trial_v)
+            copy_into(shifted, trial)
+            copy_into(m, trial_m)
+        if best >= enough or obeys_nearest(references, trial_m, NEAREST_TOLERANCE):
+            break
+        for k in range(len(v)):
+            for l in range(len(v)):
+                trial_v[k, l] = 0.0
+    return best

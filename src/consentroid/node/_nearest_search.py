@@ -4,10 +4,10 @@ A search node has assigned the first s rows of a fixed order, as in `_search`; w
 
     objective ≥ least value of the assigned part under the rule's multipliers  +  T_s.
 
-The multipliers (see `_nearest_rule`) are inherited by children and improved where that may prune. They move weight between
-clusters, so a bound costs no more with them than without. At a leaf they mostly close the gap; where a light cluster is
-left without weight they do not, and the leaf's boxes are split until they do. All state is kept in arrays: the search
-can stop after any number of nodes, with a valid bound, and go on later.
+The multipliers (see `_nearest_rule`) are inherited by children and improved where that may prune. They move weight
+between clusters, so a bound costs no more with them than without. At a leaf they mostly close the gap; where a light
+cluster is left without weight they do not, and the leaf's boxes are split until they do. All state is kept in arrays:
+the search can stop after any number of nodes, with a valid bound, and go on later.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ._kernels import ROUNDING, copy_into, entry, kernel
-from ._nearest_rule import ascend, ascend_afresh, force_nearest, least_in_box, tighten
+from ._nearest_rule import ascend_afresh, force_nearest, least_in_box, squared_distance, tighten
 from ._nearest_start import BEST, PRUNED, THRESHOLD, propose
 
 DEPTH, NODES, STATE, OPEN, SPLITS = 0, 1, 2, 3, 4  # places in Trail.counters
@@ -33,6 +33,8 @@ class Trail(NamedTuple):
     shifted: np.ndarray  # the same with the multipliers
     v: np.ndarray  # (n+1, K, K)
     square: np.ndarray  # (n+1,) Σ w |y|² of the assigned rows, less the multipliers' rounding
+    label: np.ndarray  # (n,) cluster of each assigned row
+    cone: np.ndarray  # (n+1, K·K, 4): outermost differences of the rows of two clusters, see `_separate`
     bounds: np.ndarray  # (n+1, K) of each child
     queue: np.ndarray  # (n+1, K+2): children, best first; how many; the next one
     box_lo: np.ndarray  # (MOST_OPEN, K, D)
@@ -49,9 +51,9 @@ def make_trail(n, n_clusters, n_features):
     k, d = n_clusters, n_features
     return Trail(
         np.zeros((n + 1, k, 1 + d)), np.zeros((n + 1, k, 1 + d)), np.zeros((n + 1, k, k)), np.zeros(n + 1),
-        np.zeros((n + 1, k)), np.zeros((n + 1, k + 2), np.int64), np.zeros((MOST_OPEN, k, d)),
-        np.zeros((MOST_OPEN, k, d)), np.zeros((MOST_OPEN, k, k)), np.zeros(MOST_OPEN), np.zeros((k, d)),
-        np.array([np.inf, np.inf, np.inf, np.inf]), np.zeros(5, np.int64),
+        np.zeros(n, np.int64), np.zeros((n + 1, k * k, 4)), np.zeros((n + 1, k)), np.zeros((n + 1, k + 2), np.int64),
+        np.zeros((MOST_OPEN, k, d)), np.zeros((MOST_OPEN, k, d)), np.zeros((MOST_OPEN, k, k)), np.zeros(MOST_OPEN),
+        np.zeros((k, d)), np.array([np.inf, np.inf, np.inf, np.inf]), np.zeros(5, np.int64),
     )  # fmt: skip
 
 
@@ -81,6 +83,11 @@ def start_trail(task, trail):
             trail.plain[0, k, 1 + d] = -0.5 * task.price[k, d]
         for l in range(n_clusters):
             trail.v[0, k, l] = 0.0
+    for k in range(n_clusters):
+        for l in range(n_clusters):
+            for side in range(4 if n_features == 2 else 0):
+                difference = task.references[k, side % 2] - task.references[l, side % 2]
+                trail.cone[0, k * n_clusters + l, side] = difference
     copy_into(trail.shifted[0], trail.plain[0])
     trail.square[0] = 0.0
     trail.numbers[PRUNED] = np.inf
@@ -119,6 +126,46 @@ def _expand(s, task, gain, trail):
 
 
 @kernel
+def _widen(cone, x, y):
+    """Take the direction (x, y) into a cone, kept by its rightmost and leftmost vector; False if they go all round."""
+    if cone[0] == 0.0 and cone[1] == 0.0:
+        cone[0], cone[1], cone[2], cone[3] = x, y, x, y
+        return True
+    of_right, of_left = cone[0] * y - cone[1] * x, cone[2] * y - cone[3] * x  # positive: to the left of it
+    sure = 1e-14 * (abs(x) + abs(y))
+    clear_right, clear_left = sure * (abs(cone[0]) + abs(cone[1])), sure * (abs(cone[2]) + abs(cone[3]))
+    if of_left > clear_left and of_right < -clear_right:
+        return False
+    if of_left > clear_left and of_right > clear_right:
+        cone[2], cone[3] = x, y
+    elif of_right < -clear_right and of_left < -clear_left:
+        cone[0], cone[1] = x, y
+    return True
+
+
+@kernel
+def _separate(s, k, task, trail):
+    """Whether row s in cluster k leaves all pairs of clusters separable by a line; for two features.
+
+    Rows go to their nearest centroid, ties to the first: some line separates any two clusters, that is, all differences
+    of their rows lie in a cone of less than half a turn. The rule implies (r_k − r_l)·(m_k − m_l) ≥ 0, so r_k − r_l
+    belongs to the cone as well. Other assignments need not be searched; where the rule draws two centroids together,
+    it is they that are many.
+    """
+    n_clusters = len(task.price)
+    trail.label[s] = k
+    copy_into(trail.cone[s + 1], trail.cone[s])
+    for j in range(s):
+        l = trail.label[j]
+        if l != k:
+            sign = 1.0 if k < l else -1.0
+            cone = trail.cone[s + 1, min(k, l) * n_clusters + max(k, l)]
+            if not _widen(cone, sign * (task.y[s, 0] - task.y[j, 0]), sign * (task.y[s, 1] - task.y[j, 1])):
+                return False
+    return True
+
+
+@kernel
 def _push(s, k, task, trail):
     """State of the child that puts row s into cluster k."""
     copy_into(trail.plain[s + 1], trail.plain[s])
@@ -137,20 +184,30 @@ def _push(s, k, task, trail):
 
 @kernel
 def _ahead(s, task, m, trail):
-    """Look-ahead bound at depth s, as in `_search`: remaining rows pay at least their share of leaving m, the minimiser."""
+    """What the remaining rows pay at least, beyond the assigned part's minimum at m.
+
+    Twice bounded: they cost T_s by themselves, and leaving m* costs W'_k |m_k − m*_k|² or more. A share α of their cost
+    is put to the first bound, β = 1 − α to the second, whose excess the R remaining rows divide among them: row j pays
+    min_k of β w θ / (β w + θ) |y − m*_k|², θ = W'_k / R, and never less than β times its distance to the box. Where θ
+    is far below w, the second bound loses little for the α T_s that the first gains.
+    """
     n, n_clusters = len(task.w), len(task.price)
-    value = 0.0
+    most = task.tail[s]
+    third, half, all_of_it = 0.0, 0.0, 0.0
     for j in range(s, n):
-        least = np.inf
+        first, second, whole = np.inf, np.inf, np.inf
+        w = task.w[j]
         for k in range(n_clusters):
             if task.allowed[j, k]:
                 share = max(trail.shifted[s, k, 0], 0.0) / (n - s)
-                squared = 0.0
-                for d in range(m.shape[1]):
-                    squared += (task.y[j, d] - m[k, d]) * (task.y[j, d] - m[k, d])
-                least = min(least, max(task.w[j] * share / (task.w[j] + share) * squared, task.near[j, k]))
-        value += least
-    return value
+                squared, near = squared_distance(task.y[j], m[k]), task.near[j, k]
+                first = min(first, max(w * share / (0.3 * w + share) * squared, near))
+                second = min(second, max(w * share / (0.6 * w + share) * squared, near))
+                whole = min(whole, max(w * share / (w + share) * squared, near))
+        third += 0.3 * first
+        half += 0.6 * second
+        all_of_it += whole
+    return max(max(most, 0.7 * most + third), max(0.4 * most + half, all_of_it))
 
 
 @kernel
@@ -160,7 +217,9 @@ def _improve(s, task, m, trail):
     enough = trail.numbers[THRESHOLD] - square - task.tail[s]
     v = trail.v[s]
     before = multiplier_margin(task, task.lo, task.hi, v)
-    value = ascend(trail.plain[s], task.references, task.lo, task.hi, 3, task.soft, enough, v, trail.shifted[s], m)
+    value = ascend_afresh(
+        trail.plain[s], task.references, task.lo, task.hi, 6, task.soft, enough, v, trail.shifted[s], m
+    )
     trail.square[s] = square + before - multiplier_margin(task, task.lo, task.hi, v)
     return value + trail.square[s]
 
@@ -259,6 +318,8 @@ def run_trail(task, quota, node_limit, trail):
                 trail.queue[s, n_clusters + 1] = n_clusters + 1  # sorted: the others are no better
                 continue
             trail.queue[s, n_clusters + 1] = i + 1
+            if n_features == 2 and not _separate(s, k, task, trail):
+                continue
             _push(s, k, task, trail)
         spent += 1
         trail.counters[NODES] += 1
@@ -267,7 +328,7 @@ def run_trail(task, quota, node_limit, trail):
             _open_box(task.lo, task.hi, trail.v[n], -np.inf if entering else trail.bounds[s, k], trail)
             continue
         bound = _improve(t, task, m, trail)
-        bound += max(task.tail[t], _ahead(t, task, m, trail))
+        bound += _ahead(t, task, m, trail)
         if bound >= trail.numbers[THRESHOLD]:
             trail.numbers[PRUNED] = min(trail.numbers[PRUNED], bound)
             if entering:

@@ -86,7 +86,7 @@ def propose(task, m, weights, sums, best, numbers):
 
 @kernel
 def settle(task, plain, v, m):
-    """Local solution of the rule's problem for fixed clusters from m: proximal steps where multipliers take all weight."""
+    """Local solution for fixed clusters from m: proximal steps for those whose weight the multipliers take away."""
     n_clusters, n_features = m.shape
     held, near = np.zeros(n_clusters), np.empty_like(plain)
     shifted, anchor = np.empty_like(plain), m.copy()
