@@ -114,7 +114,7 @@ def test_bound_and_value_enclose_what_the_oracle_finds(
     binding = 0
     for i in range(n_problems):
         problem = random_problem(rng, n_clusters, n_features, int(rng.integers(1, n + 1)))
-        solution = ExactSolver().solve(problem, Budget(seconds=5.0))
+        solution = ExactSolver().solve(problem, Budget(seconds=2.0))
         best = oracle(problem, 3, i)
         if solution.status is Status.INFEASIBLE:
             assert best == np.inf

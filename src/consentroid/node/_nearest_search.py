@@ -20,7 +20,7 @@ from ._kernels import ROUNDING, copy_into, entry, kernel
 from ._nearest_rule import ascend_afresh, force_nearest, least_in_box, squared_distance, tighten
 from ._nearest_start import BEST, PRUNED, THRESHOLD, propose
 
-DEPTH, NODES, STATE, OPEN, SPLITS = 0, 1, 2, 3, 4  # places in Trail.counters
+DEPTH, NODES, STATE, OPEN = 0, 1, 2, 3  # places in Trail.counters
 RUNNING, FINISHED = 1, 2
 MOST_OPEN = 512  # boxes open below one leaf
 NARROWEST = 1e-7  # scaled side below which a box is not split
@@ -53,7 +53,7 @@ def make_trail(n, n_clusters, n_features):
         np.zeros((n + 1, k, 1 + d)), np.zeros((n + 1, k, 1 + d)), np.zeros((n + 1, k, k)), np.zeros(n + 1),
         np.zeros(n, np.int64), np.zeros((n + 1, k * k, 4)), np.zeros((n + 1, k)), np.zeros((n + 1, k + 2), np.int64),
         np.zeros((MOST_OPEN, k, d)), np.zeros((MOST_OPEN, k, d)), np.zeros((MOST_OPEN, k, k)), np.zeros(MOST_OPEN),
-        np.zeros((k, d)), np.array([np.inf, np.inf, np.inf, np.inf]), np.zeros(5, np.int64),
+        np.zeros((k, d)), np.array([np.inf, np.inf, np.inf, np.inf]), np.zeros(4, np.int64),
     )  # fmt: skip
 
 
@@ -92,7 +92,7 @@ def start_trail(task, trail):
     trail.square[0] = 0.0
     trail.numbers[PRUNED] = np.inf
     trail.counters[DEPTH], trail.counters[NODES], trail.counters[STATE] = 0, 0, RUNNING
-    trail.counters[OPEN], trail.counters[SPLITS] = 0, 0
+    trail.counters[OPEN] = 0
 
 
 @kernel
@@ -257,7 +257,6 @@ def _examine_box(task, m, weights, sums, shifted, trail):
     n = len(task.w)
     i = trail.counters[OPEN] - 1
     trail.counters[OPEN] = i
-    trail.counters[SPLITS] += 1
     bound = trail.box_bound[i]
     if bound >= trail.numbers[THRESHOLD]:
         trail.numbers[PRUNED] = min(trail.numbers[PRUNED], bound)

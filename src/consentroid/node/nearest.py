@@ -30,10 +30,8 @@ def search_nearest(request: Request, result: Result, most_nodes: int) -> None:
     for b in range(len(request.prices)):
         if result.states[b] == INFEASIBLE:
             continue
-        known = result.values[b] < np.inf
-        bound, start = result.bounds[b], result.centroids[b : b + 1].copy() if known else None
-        result.values[b], result.states[b] = np.inf, UNFINISHED
-        _search_one(request, result, b, bound, request.start if start is None else start[0], most_nodes)
+        start = result.centroids[b].copy() if result.values[b] < np.inf else request.start
+        _search_one(request, result, b, result.bounds[b], start, most_nodes)
 
 
 def _search_one(
