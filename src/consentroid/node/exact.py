@@ -18,8 +18,10 @@ from ..messages import Counted, Solved
 from ..symmetry import Symmetry
 from ._batch import INFEASIBLE, OPTIMAL, UNFINISHED
 from ._cache import drop_stale
+from ._kernels import NEAREST
 from ._tree import count_batch
 from .base import Budget, NodeProblem, NodeSolution, Status
+from .nearest import relaxed_to_order, search_nearest
 from .regimes import TENTATIVE_NODES, Request, Result, search_assignments, search_both, search_line
 from .table import Table
 
@@ -86,19 +88,28 @@ class ExactSolver:
         budget: Budget,
         start: Array | None,
     ) -> Result:
-        table = self._table(points, weights)
-        request = Request.of(table, prices, boxes, symmetry, budget, start)
+        request = Request.of(self._table(points, weights), prices, boxes, symmetry, budget, start)
         result = Result.empty(request)
-        auto = self.regime == "auto"
-        if auto and points.shape[1] == 1:
+        if request.rule != NEAREST:
+            self._search(request, result)
+            return result
+        few = len(request.rows.w) <= MOST_ASSIGNED[points.shape[1] > 2]
+        if not few:  # too many for a search of its own: the rule implies the order rule, whose bound holds
+            self._search(relaxed_to_order(request), result)
+        search_nearest(request, result, budget.search_nodes if few else 0)
+        return result
+
+    def _search(self, request: Request, result: Result) -> None:
+        """All boxes under the rules none and order."""
+        n_features, auto = request.prices.shape[2], self.regime == "auto"
+        if auto and n_features == 1:
             search_line(request, result)
-        few = len(table.w) <= (MOST_ASSIGNED[points.shape[1] > 2] if auto else 0)
+        few = len(request.rows.w) <= (MOST_ASSIGNED[n_features > 2] if auto else 0)
         if few or self.regime == "assignments":
-            search_assignments(request, result, TENTATIVE_NODES if auto else budget.search_nodes)
+            search_assignments(request, result, TENTATIVE_NODES if auto else request.budget.search_nodes)
         if self.regime != "assignments":
             for b in np.flatnonzero(result.states == UNFINISHED):
                 search_both(request, result, int(b), alternate=auto and few)
-        return result
 
     def _table(self, points: Array, weights: Array) -> Table:
         key = (id(points), id(weights))

@@ -17,7 +17,7 @@ from ..symmetry import Symmetry
 from ._batch import OPTIMAL, UNFINISHED, solve_batch
 from ._boxes import EXAMINED, OPEN, begin_forest, end_forest, grow_forest, make_forest
 from ._kernels import NEAREST, NONE, ORDER
-from ._nearest import NEAREST_GAP
+from ._nearest_rule import NEAREST_GAP
 from ._one_feature import cluster_line
 from ._prepare import power_above
 from ._scaling import Rows
