@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ._compile import entry, kernel
-from ._kernels import ROUNDING, copy_into, least_payment
+from ._kernels import NONE, ROUNDING, copy_into, least_payment
 from ._order import SQUARE, TOTAL, WEIGHT, price_margin, shift_price
 from ._recover import recover
 from ._scaling import base_margin, excluded, scaled_model, unscale_down
@@ -30,6 +30,7 @@ from ._search import (
     open_bound,
     run_search,
 )
+from ._separation import first_cones
 from ._start import find_incumbent
 
 INFEASIBLE, UNFINISHED, OPTIMAL = 2, 0, 1
@@ -125,6 +126,7 @@ def start_root(n_rows, model, u, root, stack):
     """Depth 0 from the merged rows, with the order rule's multipliers of the incumbent."""
     n_clusters, n_features = model.price.shape
     copy_into(stack.state[0], root)
+    first_cones(model.references, model.rule != NONE, stack.cones[0])
     for p in range(len(u)):
         stack.multipliers[0, p] = u[p]
     stack.bounds[0, n_clusters] = 0.0

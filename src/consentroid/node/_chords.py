@@ -233,7 +233,7 @@ def _least_in_order(n_rows, model, quadratic, value, lo, hi, shifted, m):
     n_clusters, n_features = lo.shape
     u, trial = np.zeros(len(model.pairs.first)), np.empty((n_clusters, n_features))
     ascend_order(
-        model.pairs, quadratic, model.price, lo, hi, 1e-13, SOME_STEPS, SOME_ROUNDS, np.inf, u, shifted, trial
+        model.pairs, quadratic, model.price, lo, hi, 1e-13, SOME_STEPS, SOME_ROUNDS, np.inf, 0.0, u, shifted, trial
     )
     magnitude = price_margin(model.price, model.pairs, u, model.magnitudes)
     margin = (4 * n_rows + 16 * n_clusters * n_features + 256) * ROUNDING * magnitude

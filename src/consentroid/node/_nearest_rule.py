@@ -19,7 +19,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ._kernels import clamp, copy_into, kernel
+from ._compile import kernel
+from ._kernels import clamp, copy_into
 
 NEAREST_TOLERANCE, NEAREST_GAP = 1e-9, 1e-4
 SWEEPS = 30  # of the quadratic model of one step

@@ -16,9 +16,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ._kernels import ROUNDING, copy_into, entry, kernel
+from ._compile import entry, kernel
+from ._kernels import ROUNDING, copy_into
 from ._nearest_rule import ascend_afresh, force_nearest, least_in_box, squared_distance, tighten
 from ._nearest_start import BEST, PRUNED, THRESHOLD, propose
+from ._separation import MOST_FEATURES, first_cones, n_cones, separable
 
 DEPTH, NODES, STATE, OPEN = 0, 1, 2, 3  # places in Trail.counters
 RUNNING, FINISHED = 1, 2
@@ -34,7 +36,7 @@ class Trail(NamedTuple):
     v: np.ndarray  # (n+1, K, K)
     square: np.ndarray  # (n+1,) Σ w |y|² of the assigned rows, less the multipliers' rounding
     label: np.ndarray  # (n,) cluster of each assigned row
-    cone: np.ndarray  # (n+1, K·K, 4): outermost differences of the rows of two clusters, see `_separate`
+    cones: np.ndarray  # (n+1, pairs, 4), see `_separation`; the nearest rule implies the order rule
     bounds: np.ndarray  # (n+1, K) of each child
     queue: np.ndarray  # (n+1, K+2): children, best first; how many; the next one
     box_lo: np.ndarray  # (MOST_OPEN, K, D)
@@ -51,9 +53,9 @@ def make_trail(n, n_clusters, n_features):
     k, d = n_clusters, n_features
     return Trail(
         np.zeros((n + 1, k, 1 + d)), np.zeros((n + 1, k, 1 + d)), np.zeros((n + 1, k, k)), np.zeros(n + 1),
-        np.zeros(n, np.int64), np.zeros((n + 1, k * k, 4)), np.zeros((n + 1, k)), np.zeros((n + 1, k + 2), np.int64),
-        np.zeros((MOST_OPEN, k, d)), np.zeros((MOST_OPEN, k, d)), np.zeros((MOST_OPEN, k, k)), np.zeros(MOST_OPEN),
-        np.zeros((k, d)), np.array([np.inf, np.inf, np.inf, np.inf]), np.zeros(4, np.int64),
+        np.zeros(n, np.int64), np.zeros((n + 1, n_cones(k, d), 4)), np.zeros((n + 1, k)),
+        np.zeros((n + 1, k + 2), np.int64), np.zeros((MOST_OPEN, k, d)), np.zeros((MOST_OPEN, k, d)),
+        np.zeros((MOST_OPEN, k, k)), np.zeros(MOST_OPEN), np.zeros((k, d)), np.array([np.inf, np.inf, np.inf, np.inf]), np.zeros(4, np.int64),
     )  # fmt: skip
 
 
@@ -83,11 +85,7 @@ def start_trail(task, trail):
             trail.plain[0, k, 1 + d] = -0.5 * task.price[k, d]
         for l in range(n_clusters):
             trail.v[0, k, l] = 0.0
-    for k in range(n_clusters):
-        for l in range(n_clusters):
-            for side in range(4 if n_features == 2 else 0):
-                difference = task.references[k, side % 2] - task.references[l, side % 2]
-                trail.cone[0, k * n_clusters + l, side] = difference
+    first_cones(task.references, np.bool_(True), trail.cones[0])
     copy_into(trail.shifted[0], trail.plain[0])
     trail.square[0] = 0.0
     trail.numbers[PRUNED] = np.inf
@@ -123,46 +121,6 @@ def _expand(s, task, gain, trail):
             trail.queue[s, i] = k
             found += 1
     trail.queue[s, n_clusters], trail.queue[s, n_clusters + 1] = found, 0
-
-
-@kernel
-def _widen(cone, x, y):
-    """Take the direction (x, y) into a cone, kept by its rightmost and leftmost vector; False if they go all round."""
-    if cone[0] == 0.0 and cone[1] == 0.0:
-        cone[0], cone[1], cone[2], cone[3] = x, y, x, y
-        return True
-    of_right, of_left = cone[0] * y - cone[1] * x, cone[2] * y - cone[3] * x  # positive: to the left of it
-    sure = 1e-14 * (abs(x) + abs(y))
-    clear_right, clear_left = sure * (abs(cone[0]) + abs(cone[1])), sure * (abs(cone[2]) + abs(cone[3]))
-    if of_left > clear_left and of_right < -clear_right:
-        return False
-    if of_left > clear_left and of_right > clear_right:
-        cone[2], cone[3] = x, y
-    elif of_right < -clear_right and of_left < -clear_left:
-        cone[0], cone[1] = x, y
-    return True
-
-
-@kernel
-def _separate(s, k, task, trail):
-    """Whether row s in cluster k leaves all pairs of clusters separable by a line; for two features.
-
-    Rows go to their nearest centroid, ties to the first: some line separates any two clusters, that is, all differences
-    of their rows lie in a cone of less than half a turn. The rule implies (r_k − r_l)·(m_k − m_l) ≥ 0, so r_k − r_l
-    belongs to the cone as well. Other assignments need not be searched; where the rule draws two centroids together,
-    it is they that are many.
-    """
-    n_clusters = len(task.price)
-    trail.label[s] = k
-    copy_into(trail.cone[s + 1], trail.cone[s])
-    for j in range(s):
-        l = trail.label[j]
-        if l != k:
-            sign = 1.0 if k < l else -1.0
-            cone = trail.cone[s + 1, min(k, l) * n_clusters + max(k, l)]
-            if not _widen(cone, sign * (task.y[s, 0] - task.y[j, 0]), sign * (task.y[s, 1] - task.y[j, 1])):
-                return False
-    return True
 
 
 @kernel
@@ -252,7 +210,7 @@ def _widest(task, shifted, lo, hi):
 
 
 @kernel
-def _examine_box(task, m, weights, sums, shifted, trail):
+def _examine_box(task, m, part, shifted, trail):
     """Bound the last box on the pile, try its minimiser, and split it where that is not enough."""
     n = len(task.w)
     i = trail.counters[OPEN] - 1
@@ -271,7 +229,7 @@ def _examine_box(task, m, weights, sums, shifted, trail):
     if bound < trail.numbers[THRESHOLD]:
         middle = m.copy()
         if force_nearest(task.references, task.lo, task.hi, middle):
-            propose(task, middle, weights, sums, trail.best, trail.numbers)
+            propose(task, middle, part, trail.best, trail.numbers)
     if bound >= trail.numbers[THRESHOLD]:
         trail.numbers[PRUNED] = min(trail.numbers[PRUNED], bound)
         return
@@ -293,14 +251,14 @@ def run_trail(task, quota, node_limit, trail):
     """At most `quota` further nodes, `node_limit` in all; `open_bound` is valid at any time. Returns the work done."""
     n, (n_clusters, n_features) = len(task.w), task.price.shape
     m, gain = np.empty((n_clusters, n_features)), np.empty(n_clusters)
-    weights, sums = np.empty(n_clusters), np.empty((n_clusters, n_features))
+    part, few_features = np.empty((n_clusters, n_features + 2)), n_features <= MOST_FEATURES
     shifted = np.empty((n_clusters, 1 + n_features))
     spent, s = 0, trail.counters[DEPTH]
     while trail.counters[STATE] == RUNNING and spent < quota and trail.counters[NODES] < node_limit:
         if trail.counters[OPEN] > 0:
             spent += 1
             trail.counters[NODES] += 1
-            _examine_box(task, m, weights, sums, shifted, trail)
+            _examine_box(task, m, part, shifted, trail)
             continue
         entering = trail.counters[NODES] == 0
         if not entering:
@@ -317,7 +275,7 @@ def run_trail(task, quota, node_limit, trail):
                 trail.queue[s, n_clusters + 1] = n_clusters + 1  # sorted: the others are no better
                 continue
             trail.queue[s, n_clusters + 1] = i + 1
-            if n_features == 2 and not _separate(s, k, task, trail):
+            if few_features and not separable(np.int64(0), s, k, n_clusters, task.y, trail.label, trail.cones):
                 continue
             _push(s, k, task, trail)
         spent += 1

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ._kernels import NONE, ORDER, clamp, entry, least_payment, value_above
+from ._compile import entry
+from ._kernels import NONE, ORDER, clamp, least_payment, value_above
 from ._nearest_search import FINISHED, NODES, STATE, open_bound, run_trail, start_trail
 from ._nearest_start import BEST, PRUNED, find_start, make_task
 from ._scaling import base_margin, excluded, scaled_model, unscale_down

@@ -6,8 +6,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ._kernels import ROUNDING, clamp, copy_into, kernel
+from ._compile import kernel
+from ._kernels import ROUNDING, clamp, copy_into
 from ._nearest_rule import NEAREST_TOLERANCE, ascend, farthest, force_nearest, obeys_nearest, squared_distance, tighten
+from ._order import TOTAL, WEIGHT
 from ._start import assign
 
 BEST, BEST_COST, PRUNED, THRESHOLD = 0, 1, 2, 3  # places in `numbers`: incumbent, least bound left, when to leave
@@ -69,9 +71,9 @@ def make_task(rows, model, references, gap):
 
 
 @kernel
-def propose(task, m, weights, sums, best, numbers):
+def propose(task, m, part, best, numbers):
     """Take centroids that obey rule and boxes as incumbent if they are better."""
-    cost, paid = assign(task.y, task.w, m, weights, sums), 0.0
+    cost, paid = assign(task.y, task.w, m, part), 0.0
     for k in range(m.shape[0]):
         for d in range(m.shape[1]):
             paid += task.price[k, d] * m[k, d]
@@ -114,25 +116,25 @@ def settle(task, plain, v, m):
 def descend(task, m, iterations, best, numbers):
     """Lloyd steps under the rule from m, which need not obey it; improves the incumbent."""
     n_clusters, n_features = m.shape
-    weights, sums = np.empty(n_clusters), np.empty((n_clusters, n_features))
+    part = np.empty((n_clusters, n_features + 2))
     plain, v = np.empty((n_clusters, 1 + n_features)), np.zeros((n_clusters, n_clusters))
-    assign(task.y, task.w, m, weights, sums)
+    assign(task.y, task.w, m, part)
     last = np.inf
     for _ in range(iterations):
         for k in range(n_clusters):
-            plain[k, 0] = weights[k]
+            plain[k, 0] = part[k, WEIGHT]
             for d in range(n_features):
-                plain[k, 1 + d] = sums[k, d] - 0.5 * task.price[k, d]
+                plain[k, 1 + d] = part[k, TOTAL + d] - 0.5 * task.price[k, d]
         if not settle(task, plain, v, m):
             break
-        cost, paid = assign(task.y, task.w, m, weights, sums), 0.0
+        cost, paid = assign(task.y, task.w, m, part), 0.0
         for k in range(n_clusters):
             for d in range(n_features):
                 paid += task.price[k, d] * m[k, d]
         if cost + paid >= last - 1e-9 * abs(last):
             break
         last = cost + paid
-        propose(task, m, weights, sums, best, numbers)
+        propose(task, m, part, best, numbers)
     return last
 
 

@@ -182,9 +182,10 @@ def _solve_symmetric(h, g, n):
 
 
 @bare
-def _sweep(pairs, lo, hi, target, u, m):
+def _sweep(pairs, lo, hi, target, precision, u, m):
     """Maximise over one multiplier after the other: slower than Newton, but never stuck at a kink."""
     value = 0.0
+    flat, narrow = max(0.2 * target, precision), max(1e-16, precision)
     for p in range(len(u)):
         left, at_left, right, at_right, bracketed = 0.0, 0.0, max(2.0 * u[p], 1e-3), 0.0, False
         u[p] = 0.0
@@ -199,7 +200,7 @@ def _sweep(pairs, lo, hi, target, u, m):
                 continue
             if at >= 0.0:
                 bracketed, right, at_right = True, u[p], at
-                if at <= 0.2 * target or right - left <= 1e-16 * right:
+                if at <= flat or right - left <= narrow * right:
                     break
             else:
                 left, at_left = u[p], at
@@ -208,7 +209,7 @@ def _sweep(pairs, lo, hi, target, u, m):
                         break
                     u[p] *= 4.0
                     continue
-                if right - left <= 1e-16 * right:
+                if right - left <= narrow * right:
                     u[p] = right
                     continue
             u[p] = right - at_right * (right - left) / (at_right - at_left)
@@ -259,7 +260,7 @@ def _newton_step(pairs, lo, hi, m, target, u):
 
 
 @inlined
-def _climb(pairs, lo, hi, target, steps, goal, u, m):
+def _climb(pairs, lo, hi, target, steps, goal, precision, u, m):
     """At most `steps` Newton steps from u, in place, with a sweep where they do not improve; none beyond `goal`."""
     value, residual, n_active, length, taken = -np.inf, np.inf, 0, 0.0, 0
     while taken <= steps:
@@ -276,7 +277,7 @@ def _climb(pairs, lo, hi, target, steps, goal, u, m):
             length *= 0.35
             if length > 1e-4:
                 continue
-            new = _sweep(pairs, lo, hi, target, u, m)
+            new = _sweep(pairs, lo, hi, target, precision, u, m)
             new_residual = _residual(pairs, u, target)
             if new_residual >= 0.9 * residual:
                 return
@@ -293,11 +294,11 @@ def _climb(pairs, lo, hi, target, steps, goal, u, m):
 
 
 @bare
-def ascend_order(pairs, part, price, lo, hi, target, steps, rounds, goal, u, shifted, m):
+def ascend_order(pairs, part, price, lo, hi, target, steps, rounds, goal, precision, u, shifted, m):
     """At most `steps` Newton steps in each of `rounds` proximal rounds for an assigned part (K, D+2), from u, in place.
 
-    It may stop when the value reaches `goal`. Leaves the shifted price and the centroids; returns their worst violation
-    of n·(m_k − m_l) ≥ target/2.
+    It may stop when the value reaches `goal`; `precision` is what sweeps settle for, 0 for all that doubles give. Leaves
+    the shifted price and the centroids; returns their worst violation of n·(m_k − m_l) ≥ target/2.
     """
     n_clusters, n_features = price.shape
     everything, empty = 0.0, False
@@ -319,7 +320,7 @@ def ascend_order(pairs, part, price, lo, hi, target, steps, rounds, goal, u, shi
     if empty:
         goal = np.inf  # what is borrowed counts towards the value, but not towards a bound
     for r in range(rounds if empty else 1):
-        _climb(pairs, lo, hi, target, steps, goal, u, m)
+        _climb(pairs, lo, hi, target, steps, goal, precision, u, m)
         if empty and r + 1 < rounds:
             moved = 0.0
             floor = max(0.1 * floor, lowest)  # ever longer proximal steps converge fast

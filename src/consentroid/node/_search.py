@@ -22,12 +22,14 @@ import numpy as np
 from ._compile import bare, inlined, kernel
 from ._kernels import NONE, ROUNDING, clamp, copy_into
 from ._order import SQUARE, TOTAL, WEIGHT, Pairs, ascend_order, order_violation, price_margin
+from ._separation import MOST_FEATURES, n_cones, separable
 
 BEST, PRUNED, THRESHOLD, BEST_COST = 0, 1, 2, 3  # places in Stack.numbers
 DEPTH, NODES, STATE = 0, 1, 2  # places in Stack.counters
 RUNNING, FINISHED = 1, 2
 
 # numpy integers: a plain one would be compiled in, once more for every number
+COARSE = 1e-6  # precision of multipliers above the leaves
 FEW_STEPS, ALL_STEPS, ONE_ROUND, ALL_ROUNDS = np.int64(3), np.int64(40), np.int64(1), np.int64(12)
 ACCEPTED_VIOLATION = 1e-10  # of the order rule while searching; `recover` restores it exactly before a value is told
 
@@ -43,6 +45,8 @@ class Stack(NamedTuple):
     best: np.ndarray  # (K, D): incumbent
     numbers: np.ndarray
     counters: np.ndarray
+    label: np.ndarray  # (n,) cluster of each assigned row
+    cones: np.ndarray  # (n+1, pairs, 4), see `_separation`
     trial: np.ndarray  # (K(K−1)/2,) from here on: room
     shifted: np.ndarray  # (K, D)
     m: np.ndarray  # (K, D)
@@ -78,11 +82,12 @@ class Left(NamedTuple):
 @kernel
 def make_stack(n, n_clusters, n_features):
     k, d = n_clusters, n_features
+    pairs = k * (k - 1) // 2
     return Stack(
-        np.zeros((n + 1, k, d + 2)), np.zeros((n + 1, k, d)), np.zeros((n + 1, k * (k - 1) // 2)),
-        np.zeros((n + 1, k + 1)), np.zeros((n + 1, k + 2), np.int64), np.zeros((k, d)), np.zeros(8),
-        np.zeros(4, np.int64), np.zeros(k * (k - 1) // 2), np.zeros((k, d)), np.zeros((k, d)),
-        np.zeros((k, d)), np.zeros((k, d)), np.zeros(k),
+        np.zeros((n + 1, k, d + 2)), np.zeros((n + 1, k, d)), np.zeros((n + 1, pairs)), np.zeros((n + 1, k + 1)),
+        np.zeros((n + 1, k + 2), np.int64), np.zeros((k, d)), np.zeros(8), np.zeros(4, np.int64), np.zeros(n, np.int64),
+        np.zeros((n + 1, n_cones(k, d), 4)), np.zeros(pairs), np.zeros((k, d)), np.zeros((k, d)), np.zeros((k, d)),
+        np.zeros((k, d)), np.zeros(k),
     )  # fmt: skip
 
 
@@ -181,17 +186,17 @@ def _hold_order(s, n_clusters, n_features, goal, model, stack, m, primal):
     if idle and order_violation(pairs, m, 0.0) <= 0.0:
         copy_into(primal, m)
     else:
-        squares, steps, rounds = 0.0, ALL_STEPS, ALL_ROUNDS
+        squares, steps, rounds, precision = 0.0, ALL_STEPS, ALL_ROUNDS, 0.0
         if goal < np.inf:
-            steps, rounds = FEW_STEPS, ONE_ROUND
+            steps, rounds, precision = FEW_STEPS, ONE_ROUND, COARSE
             for k in range(n_clusters):
                 squares += stack.state[s, k, SQUARE]
         u = stack.trial[: len(pairs.first)]
         for p in range(len(u)):
             u[p] = stack.multipliers[s, p]
         violation = ascend_order(
-            pairs, stack.state[s], model.price, model.lo, model.hi, model.target, steps, rounds, goal - squares, u,
-            stack.shifted, primal,
+            pairs, stack.state[s], model.price, model.lo, model.hi, model.target, steps, rounds, goal - squares,
+            precision, u, stack.shifted, primal,
         )  # fmt: skip
         margin = price_margin(model.price, pairs, u, model.magnitudes)
         margin *= (4 * len(stack.state) + 4 * n_clusters * n_features + 128) * ROUNDING
@@ -261,7 +266,7 @@ def run_search(t, n, left, model, offset, gap, node_limit, quota, stack):
     = RUNNING, counters[NODES] = 0 at first. Returns the nodes spent; `open_bound` is valid at any time.
     """
     n_clusters, n_features = model.price.shape
-    spent = 0
+    spent, few_features = 0, n_features <= MOST_FEATURES
     m, primal, base = stack.m, stack.primal, stack.base
     entering, s = stack.counters[NODES] == 0, stack.counters[DEPTH]
     if entering:
@@ -282,6 +287,8 @@ def run_search(t, n, left, model, offset, gap, node_limit, quota, stack):
                 stack.queue[s, n_clusters + 1] = n_clusters + 1  # sorted: the others are no better
                 continue
             stack.queue[s, n_clusters + 1] = i + 1
+            if few_features and not separable(t, s, k, n_clusters, left.y, stack.label, stack.cones):
+                continue
             _push(s, k, n_clusters, n_features, left, stack, len(model.pairs.first))
         spent += 1
         stack.counters[NODES] += 1

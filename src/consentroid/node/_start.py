@@ -59,7 +59,7 @@ def local_search(y, w, model, m, u, iterations):
             if not feasible and i > 0:
                 violation = ascend_order(
                     model.pairs, part, model.price, model.lo, model.hi, model.target, ALL_STEPS, LLOYD_ROUNDS, np.inf,
-                    trial_u, shifted, trial,
+                    0.0, trial_u, shifted, trial,
                 )  # fmt: skip
                 feasible = violation <= ACCEPTED_VIOLATION
         cost, paid = assign(y, w, trial, part), 0.0

@@ -20,6 +20,7 @@ from ._search import (
     open_bound,
     run_search,
 )
+from ._separation import first_cones
 from ._start import local_search
 
 FEW_ROWS = 30  # up to which the last tail's solution is start enough
@@ -77,6 +78,7 @@ def tail_bounds(y, w, n_original, n_clusters, seeds, node_limit, total_limit, ta
         for k in range(n_clusters):
             for i in range(n_features + 2):
                 stack.state[t, k, i] = 0.0
+        first_cones(model.references, model.rule != NONE, stack.cones[t])
         stack.bounds[t, n_clusters] = 0.0
         stack.counters[STATE] = RUNNING
         stack.counters[NODES] = 0
