@@ -55,7 +55,7 @@ def make_trail(n, n_clusters, n_features):
         np.zeros((n + 1, k, 1 + d)), np.zeros((n + 1, k, 1 + d)), np.zeros((n + 1, k, k)), np.zeros(n + 1),
         np.zeros(n, np.int64), np.zeros((n + 1, n_cones(k, d), 4)), np.zeros((n + 1, k)),
         np.zeros((n + 1, k + 2), np.int64), np.zeros((MOST_OPEN, k, d)), np.zeros((MOST_OPEN, k, d)),
-        np.zeros((MOST_OPEN, k, k)), np.zeros(MOST_OPEN), np.zeros((k, d)), np.array([np.inf, np.inf, np.inf, np.inf]), np.zeros(4, np.int64),
+        np.zeros((MOST_OPEN, k, k)), np.zeros(MOST_OPEN), np.zeros((k, d)), np.full(4, np.inf), np.zeros(4, np.int64),
     )  # fmt: skip
 
 

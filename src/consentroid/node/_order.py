@@ -297,8 +297,8 @@ def _climb(pairs, lo, hi, target, steps, goal, precision, u, m):
 def ascend_order(pairs, part, price, lo, hi, target, steps, rounds, goal, precision, u, shifted, m):
     """At most `steps` Newton steps in each of `rounds` proximal rounds for an assigned part (K, D+2), from u, in place.
 
-    It may stop when the value reaches `goal`; `precision` is what sweeps settle for, 0 for all that doubles give. Leaves
-    the shifted price and the centroids; returns their worst violation of n·(m_k − m_l) ≥ target/2.
+    It may stop when the value reaches `goal`; `precision` is what sweeps settle for, 0 for all that doubles give.
+    Leaves the shifted price and the centroids; returns their worst violation of n·(m_k − m_l) ≥ target/2.
     """
     n_clusters, n_features = price.shape
     everything, empty = 0.0, False

@@ -31,7 +31,7 @@ def _shifted(points, weights, centre):
             n += 1
     kept = index[:n].copy()
     y, finite = np.empty((n, n_features)), True
-    for d in range(n_features):
+    for d in range(n_features if n > 0 else 0):
         select(points, index, np.int64(0), np.int64(n), np.int64(n // 2), np.int64(d))
         centre[d] = points[index[n // 2], d]
         for i in range(n):

@@ -91,8 +91,9 @@ def recover(rows, price, boxes, rule, references, model, best, out, labels):
             u[p] = 0.0
         aim = 0.0 if attempt == 9 else target
         ascend_order(
-            model.pairs, part, model.price, model.lo, model.hi, aim, ALL_STEPS, ALL_ROUNDS, np.inf, 0.0, u, shifted, safe
-        )
+            model.pairs, part, model.price, model.lo, model.hi, aim, ALL_STEPS, ALL_ROUNDS, np.inf, 0.0, u, shifted,
+            safe,
+        )  # fmt: skip
         if attempt == 0:
             copy_into(tight, safe)
         for blended in range(2):
