@@ -275,7 +275,7 @@ def run_solver_bench(
     quick: bool,
     plots_dir: Path | None,
     console: Console,
-    effort: Effort | None = None,
+    effort: Effort,
 ) -> SolverBench:
     """Measure, show the tables, write the JSON and the plots; an interrupt keeps what was reached."""
     from . import bench_report
@@ -285,7 +285,6 @@ def run_solver_bench(
     instances = load_folder(instances_dir)
     bench = SolverBench([], [])
     try:
-        effort = effort or (Effort.quick() if quick else Effort.full())
         _measure(bench, instances, growth_cases(quick), effort, console)
     except KeyboardInterrupt:
         bench.interrupted = True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -19,6 +20,9 @@ def solvers(
     plots: Annotated[Path | None, typer.Option(help="Draw the growth curves here.")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="One minute in all.")] = False,
     minutes: Annotated[float | None, typer.Option(help="About so many minutes; default: to the end.")] = None,
+    limit: Annotated[
+        float | None, typer.Option(help="Seconds allowed to a MIQCP solve; at the limit its ratio is a lower limit.")
+    ] = None,
 ) -> None:
     """Our node solver against Gurobi and SCIP on node problems met along real λ trajectories, and its growth.
 
@@ -26,7 +30,9 @@ def solvers(
     """
     from ..bench import Effort, run_solver_bench
 
-    effort = None if minutes is None else Effort.minutes(minutes)
+    effort = Effort.quick() if quick else Effort.full() if minutes is None else Effort.minutes(minutes)
+    if limit is not None:
+        effort = replace(effort, their_limit=limit)
     run_solver_bench(instances, json_file, quick, plots, console, effort)
 
 

@@ -14,7 +14,7 @@ from numba import njit
 from numba.core import event
 
 # no fastmath: margins assume that every operation rounds once, in the order written
-kernel = njit(cache=True, nogil=True, error_model="numpy")
+kernel: Callable = njit(cache=True, nogil=True, error_model="numpy", _nrt=True)  # type: ignore[call-overload]
 # for kernels that make no arrays and run at every search node: counting references would take a third of their time
 bare: Callable = njit(cache=True, nogil=True, error_model="numpy", _nrt=False)  # type: ignore[call-overload]
 # compiled into the caller: a call would copy every array's description, which takes longer than many kernels do

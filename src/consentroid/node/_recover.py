@@ -6,8 +6,7 @@ import numpy as np
 
 from ._compile import kernel
 from ._kernels import NONE, clamp, copy_into, obeys_order, relabel_to_order, value_above
-from ._order import ascend_order
-from ._search import ALL_ROUNDS, ALL_STEPS
+from ._order_interior import settle_order
 from ._start import assign
 
 
@@ -82,18 +81,12 @@ def recover(rows, price, boxes, rule, references, model, best, out, labels):
     if rule == NONE or obeys_order(references, out):
         return _told(rows, price, boxes, rule, references, out, labels)
     u, part = np.zeros(len(model.pairs.first)), np.empty((n_clusters, n_features + 2))
-    shifted = np.empty((n_clusters, n_features))
     tight, safe, trial = best.copy(), np.empty((n_clusters, n_features)), np.empty((n_clusters, n_features))
     assign(rows.y, rows.w, best, part)
     target = model.target
     for attempt in range(10):
-        for p in range(len(u)):
-            u[p] = 0.0
         aim = 0.0 if attempt == 9 else target
-        ascend_order(
-            model.pairs, part, model.price, model.lo, model.hi, aim, ALL_STEPS, ALL_ROUNDS, np.inf, 0.0, u, shifted,
-            safe,
-        )  # fmt: skip
+        settle_order(model.pairs, part, model.price, model.lo, model.hi, aim, u, safe)
         if attempt == 0:
             copy_into(tight, safe)
         for blended in range(2):

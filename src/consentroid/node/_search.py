@@ -21,7 +21,8 @@ import numpy as np
 
 from ._compile import bare, inlined, kernel
 from ._kernels import NONE, ROUNDING, clamp, copy_into
-from ._order import SQUARE, TOTAL, WEIGHT, Pairs, ascend_order, order_violation, price_margin
+from ._order import SQUARE, TOTAL, WEIGHT, Pairs, ascend_order, order_violation, price_margin, shift_price
+from ._order_interior import settle_order
 from ._separation import MOST_FEATURES, n_cones, separable
 
 BEST, PRUNED, THRESHOLD, BEST_COST = 0, 1, 2, 3  # places in Stack.numbers
@@ -31,6 +32,7 @@ RUNNING, FINISHED = 1, 2
 # numpy integers: a plain one would be compiled in, once more for every number
 COARSE = 1e-6  # precision of multipliers above the leaves
 FEW_STEPS, ALL_STEPS, ONE_ROUND, ALL_ROUNDS = np.int64(3), np.int64(40), np.int64(1), np.int64(12)
+SOLVED = 1e-11  # relative gap at which a leaf's multipliers are good enough
 ACCEPTED_VIOLATION = 1e-10  # of the order rule while searching; `recover` restores it exactly before a value is told
 
 
@@ -194,13 +196,31 @@ def _hold_order(s, n_clusters, n_features, goal, model, stack, m, primal):
         u = stack.trial[: len(pairs.first)]
         for p in range(len(u)):
             u[p] = stack.multipliers[s, p]
-        violation = ascend_order(
-            pairs, stack.state[s], model.price, model.lo, model.hi, model.target, steps, rounds, goal - squares,
-            precision, u, stack.shifted, primal,
-        )  # fmt: skip
-        margin = price_margin(model.price, pairs, u, model.magnitudes)
-        margin *= (4 * len(stack.state) + 4 * n_clusters * n_features + 128) * ROUNDING
-        improved = _assigned_part(s, n_clusters, n_features, stack.state, stack.shifted, model, stack.trial_m) - margin
+        for attempt in range(2):
+            if attempt == 0:
+                violation = ascend_order(
+                    pairs, stack.state[s], model.price, model.lo, model.hi, model.target, steps, rounds, goal - squares,
+                    precision, u, stack.shifted, primal,
+                )  # fmt: skip
+            else:
+                settle_order(pairs, stack.state[s], model.price, model.lo, model.hi, model.target, u, primal)
+                shift_price(model.price, pairs, u, stack.shifted)
+                violation = order_violation(pairs, primal, 0.5 * model.target)
+            margin = price_margin(model.price, pairs, u, model.magnitudes)
+            margin *= (4 * len(stack.state) + 4 * n_clusters * n_features + 128) * ROUNDING
+            improved = _assigned_part(s, n_clusters, n_features, stack.state, stack.shifted, model, stack.trial_m)
+            improved -= margin
+            if goal < np.inf:
+                break
+            shown = 0.0  # what the centroids attain: a leaf is solved where that is the bound
+            for k in range(n_clusters):
+                shown += stack.state[s, k, SQUARE]
+                for d in range(n_features):
+                    x = primal[k, d]
+                    a = stack.state[s, k, TOTAL + d] - 0.5 * model.price[k, d]
+                    shown += (stack.state[s, k, WEIGHT] * x - 2.0 * a) * x
+            if violation <= ACCEPTED_VIOLATION and shown - improved <= SOLVED * (1.0 + abs(shown)):
+                break
         if improved > value:
             value = improved
             for p in range(len(u)):
