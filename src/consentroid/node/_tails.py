@@ -49,7 +49,7 @@ def _free_model(y, w, n_clusters):
 
 @entry
 def tail_bounds(y, w, n_original, n_clusters, seeds, node_limit, total_limit, tail, best):
-    """Proven price-free cost of rows t, t+1, ... for every t, from the last row upwards.
+    """Proven price-free cost of rows t, t+1, ... for every t, from the last row upwards; needs at least one row.
 
     Each problem starts from the last one's solution (and the best seed, where rows are many); where a limit stops the
     search, its open bound stands in. `best` receives the solution of the whole. Fills tail (n+1,), returns
@@ -66,7 +66,11 @@ def tail_bounds(y, w, n_original, n_clusters, seeds, node_limit, total_limit, ta
     margin = (4 * n_original + 4 * n_clusters * n_features + 128) * ROUNDING * size + TINY
     tail[n] = 0.0
     spent = 0
-    for t in range(n - 1, -1, -1):
+    for k in range(n_clusters):  # the last rows have a cluster each
+        tail[max(n - 1 - k, 0)] = 0.0
+        for d in range(n_features):
+            best[k, d] = y[max(n - 1 - k, 0), d]
+    for t in range(n - n_clusters - 1, -1, -1):
         stack.numbers[BEST] = np.inf
         for i in range(-1, 0 if n <= FEW_ROWS else min(len(seeds), 1)):
             copy_into(trial, best if i < 0 else seeds[i])
