@@ -13,6 +13,7 @@ from ._order import TOTAL, WEIGHT
 from ._start import assign
 
 BEST, BEST_COST, PRUNED, THRESHOLD = 0, 1, 2, 3  # places in `numbers`: incumbent, least bound left, when to leave
+MANY_ROWS = 20_000  # no descents from price-free solutions above
 SOFT = 0.05  # of a cluster's mean weight: below it a weight is too small to steer by
 
 
@@ -180,7 +181,7 @@ def find_start(rows, task, start, best, numbers):
     trial = np.empty((n_clusters, n_features))
     weight = task.soft / SOFT  # of a mean cluster
     numbers[BEST], numbers[BEST_COST], numbers[THRESHOLD] = np.inf, np.inf, np.inf
-    for i in range(-2, len(rows.seeds)):
+    for i in range(-2, len(rows.seeds) if len(rows.w) <= MANY_ROWS else 0):
         if i == -2 and len(start) == 0:
             continue
         if i >= 0:
