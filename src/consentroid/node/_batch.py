@@ -11,9 +11,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ._compile import entry, kernel
+from ._compile import bare, entry, kernel
 from ._kernels import NONE, ROUNDING, copy_into, least_payment
 from ._order import SQUARE, TOTAL, WEIGHT, price_margin, shift_price
+from ._order_interior import pairs_exclude
 from ._recover import recover
 from ._scaling import base_margin, excluded, scaled_model, unscale_down
 from ._search import (
@@ -26,7 +27,7 @@ from ._search import (
     THRESHOLD,
     Left,
     Stack,
-    make_stack,
+    new_stack,
     open_bound,
     run_search,
 )
@@ -49,7 +50,7 @@ def make_room(n: int, n_clusters: int, n_features: int) -> Room:
     """Made by Python, which hands arrays to kernels faster than it takes them back."""
     k, d = n_clusters, n_features
     left = Left(np.zeros((n, d)), np.zeros(n), np.zeros((n, k), np.bool_), np.zeros((n, k)), np.zeros(n + 1))
-    return Room(left, make_stack.py_func(n, k, d), np.zeros((k, d + 2)), np.zeros(3, np.int64))
+    return Room(left, new_stack(n, k, d), np.zeros((k, d + 2)), np.zeros(3, np.int64))
 
 
 @kernel
@@ -122,19 +123,26 @@ def reduce_rows(rows, model, left, root):
 
 
 @kernel
-def start_root(n_rows, model, u, root, stack):
+def start_root(model, u, root, stack):
     """Depth 0 from the merged rows, with the order rule's multipliers of the incumbent."""
-    n_clusters, n_features = model.price.shape
     copy_into(stack.state[0], root)
     first_cones(model.references, model.rule != NONE, stack.cones[0])
     for p in range(len(u)):
         stack.multipliers[0, p] = u[p]
-    stack.bounds[0, n_clusters] = 0.0
+    stack.bounds[0, len(model.price)] = 0.0
     if shift_price(model.price, model.pairs, u, stack.price[0]) > 0.0:
-        extra = price_margin(model.price, model.pairs, u, model.magnitudes)
-        stack.bounds[0, n_clusters] = (4 * n_rows + 4 * n_clusters * n_features + 128) * ROUNDING * extra
+        margin = model.rounding * price_margin(model.price, model.pairs, u, model.magnitudes)
+        stack.bounds[0, len(model.price)] = margin
     stack.counters[STATE] = RUNNING
     stack.counters[NODES] = 0
+
+
+@bare
+def middle_of(box, out):
+    """Where nothing is feasible, the boxes' centres stand in for centroids."""
+    for k in range(out.shape[0]):
+        for d in range(out.shape[1]):
+            out[k, d] = 0.5 * (box[0, k, d] + box[1, k, d])
 
 
 @entry
@@ -156,16 +164,14 @@ def solve_batch(
             continue
         price, box = prices[b], boxes[b]
         if cursor[1] == 0 and excluded(rule, references, box):
-            for k in range(n_clusters):
-                for d in range(n_features):
-                    centroids[b, k, d] = 0.5 * (box[0, k, d] + box[1, k, d])
+            middle_of(box, centroids[b])
             bounds[b], values[b], states[b], nodes[b] = np.inf, np.inf, INFEASIBLE, 0
             cursor[0] += 1
             continue
         model, fine = scaled_model(rows, price, box, rule, references)
         margin, bound = np.inf, -np.inf
         if fine:
-            margin = base_margin(len(rows.weights), model)
+            margin = base_margin(model)
         if margin < 1e200:
             offset = 0.0
             for k in range(n_clusters):
@@ -174,12 +180,17 @@ def solve_batch(
             if cursor[1] == 0:
                 u = np.zeros(len(model.pairs.first))
                 value, cost = find_incumbent(rows, model, start, n_seeds, np.int64(50), stack.best, u)
+                if value == np.inf and len(u) > 0 and pairs_exclude(model.pairs, model.lo, model.hi):
+                    middle_of(box, centroids[b])
+                    bounds[b], values[b], states[b], nodes[b] = np.inf, np.inf, INFEASIBLE, 0
+                    cursor[0] += 1
+                    continue
                 stack.numbers[BEST], stack.numbers[BEST_COST] = value, cost
                 stack.numbers[THRESHOLD] = value
                 if value < np.inf:
                     stack.numbers[THRESHOLD] -= 0.5 * gap * max(abs(value + offset), cost)
                 cursor[2] = reduce_rows(rows, model, left, root)
-                start_root(len(rows.weights), model, u, root, stack)
+                start_root(model, u, root, stack)
                 cursor[1] = 1
                 spent += 20
             quota_left = max(quota - spent, 1)
@@ -194,8 +205,8 @@ def solve_batch(
         bounds[b] = min(bound, value)
         values[b] = value
         nodes[b] = stack.counters[NODES]
-        states[b] = OPTIMAL if value - bound <= gap * max(abs(value), cost) else UNFINISHED
-        if margin < 1e200 and stack.counters[STATE] == FINISHED and states[b] == UNFINISHED:
+        states[b] = OPTIMAL if value < np.inf and value - bound <= gap * max(abs(value), cost) else UNFINISHED
+        if margin < 1e200 and stack.counters[STATE] == FINISHED and states[b] == UNFINISHED and value < np.inf:
             # complete, but the margin alone exceeds the gap asked for: more work would change nothing
             best = stack.numbers[BEST]
             rounding = unscale_down(rows, price, best) - unscale_down(rows, price, best - 3.0 * margin)

@@ -11,11 +11,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ._batch import INFEASIBLE, OPTIMAL, UNFINISHED
+from ._batch import INFEASIBLE, OPTIMAL, UNFINISHED, middle_of
 from ._chords import examine
 from ._compile import entry, kernel
 from ._kernels import ORDER, ROUNDING, copy_into, least_payment
 from ._order import make_pairs
+from ._order_interior import pairs_exclude
 from ._recover import recover
 from ._scaling import base_margin, excluded, scaled_model, unscale_down
 from ._search import Model
@@ -221,7 +222,7 @@ def begin_forest(rows, price, box, rule, references, start, n_seeds, gap, forest
         for d in range(n_features):
             offset += model.price[k, d] * (rows.centre[d] / rows.scale)
     value, cost = np.inf, np.inf
-    margin = base_margin(len(rows.weights), model)
+    margin = base_margin(model)
     fine = fine and margin < 1e200
     if fine:
         iterations = np.int64(50 if len(rows.w) <= 20_000 else 10)
@@ -232,7 +233,9 @@ def begin_forest(rows, price, box, rule, references, start, n_seeds, gap, forest
             for d in range(n_features):
                 ordered[k, d] = np.round(forest.best[k, d] * 2.0**30) / 2.0**30  # differences are exact
         pairs, target = make_pairs(ordered, np.bool_(True)), 256.0 * n_features * ROUNDING
-        model = Model(model.price, model.lo, model.hi, ordered, pairs, model.magnitudes, ORDER, True, target)
+        model = Model(
+            model.price, model.lo, model.hi, ordered, pairs, model.magnitudes, ORDER, True, target, model.rounding
+        )
     for i in range(len(forest.numbers)):
         forest.numbers[i] = 0.0
         forest.counters[i] = 0
@@ -241,6 +244,8 @@ def begin_forest(rows, price, box, rule, references, start, n_seeds, gap, forest
     _set_threshold(offset, gap, forest)
     forest.numbers[PRUNED] = np.inf
     forest.numbers[DROPPED] = np.inf
+    if fine and value == np.inf and len(model.pairs.first) > 0 and pairs_exclude(model.pairs, model.lo, model.hi):
+        forest.counters[EXAMINED] = 1  # and found empty
     return model, offset, fine
 
 
@@ -248,9 +253,7 @@ def begin_forest(rows, price, box, rule, references, start, n_seeds, gap, forest
 def end_forest(rows, price, box, rule, references, model, fine, gap, forest, out, labels):
     """(bound, value, state) in original units; fills centroids and labels."""
     if excluded(rule, references, box) or (fine and proven_empty(forest)):
-        for k in range(price.shape[0]):
-            for d in range(price.shape[1]):
-                out[k, d] = 0.5 * (box[0, k, d] + box[1, k, d])
+        middle_of(box, out)
         return np.inf, np.inf, INFEASIBLE
     bound = least_payment(price, box[0], box[1])
     if fine and forest.counters[EXAMINED] > 0:
@@ -261,4 +264,4 @@ def end_forest(rows, price, box, rule, references, model, fine, gap, forest, out
         # complete: only rounding is between bound and value
         best = forest.numbers[BEST]
         allowed += unscale_down(rows, price, best) - unscale_down(rows, price, best - 4.0 * forest.numbers[MARGIN])
-    return min(bound, value), value, OPTIMAL if value - bound <= allowed else UNFINISHED
+    return min(bound, value), value, OPTIMAL if value < np.inf and value - bound <= allowed else UNFINISHED

@@ -90,17 +90,26 @@ def inner_sign(normal, left, right):
     if abs(value) > (2 * n_features + 8) * ROUNDING * magnitude and abs(value) > TINY:
         return 1 if value > 0 else -1
     biggest_n, biggest_m = 0.0, 0.0
+    difference, rest = np.empty(n_features), np.empty(n_features)  # left − right = difference + rest, exactly (Knuth)
     for d in range(n_features):
-        biggest_n = max(biggest_n, abs(normal[d]))
         biggest_m = max(biggest_m, max(abs(left[d]), abs(right[d])))
+    shrink = 0.25 if biggest_m > 1e300 else 1.0  # differences stay finite
+    biggest_m = 0.0
+    for d in range(n_features):
+        a, b = left[d] * shrink, right[d] * shrink
+        difference[d] = a - b
+        back = difference[d] - a
+        rest[d] = (a - (difference[d] - back)) - (b + back)
+        biggest_n = max(biggest_n, abs(normal[d]))
+        biggest_m = max(biggest_m, abs(difference[d]))
     sn = math.ldexp(1.0, -math.frexp(biggest_n)[1]) if biggest_n > 0 else 1.0
-    sm = math.ldexp(1.0, -math.frexp(biggest_m)[1]) if biggest_m > 0 else 1.0
+    sm = math.ldexp(1.0, -max(math.frexp(biggest_m)[1], -1000)) if biggest_m > 0 else 1.0
     expansion, n = np.zeros(4 * n_features + 1), np.int64(0)
     for d in range(n_features):
-        p, e = _two_product(normal[d] * sn, left[d] * sm)
+        p, e = _two_product(normal[d] * sn, difference[d] * sm)
         n = _grow(expansion, n, p)
         n = _grow(expansion, n, e)
-        p, e = _two_product(normal[d] * sn, -right[d] * sm)
+        p, e = _two_product(normal[d] * sn, rest[d] * sm)
         n = _grow(expansion, n, p)
         n = _grow(expansion, n, e)
     for i in range(n - 1, -1, -1):
@@ -161,23 +170,25 @@ def value_above(points, weights, price, centroids, labels):
             if squared < least:
                 least = squared
                 labels[j] = k
-        if least < TINY and weights[j] > 0:
+        if weights[j] > 0 and (least < TINY or weights[j] * least < TINY):
             for d in range(n_features):
                 if points[j, d] != centroids[labels[j], d]:
                     underflow += (weights[j] + 1.0) * 5e-324 + 5e-324
         cost += weights[j] * least
     if cost > 0.0 or underflow > 0.0:
         cost = up(cost * (1.0 + (2 * n + 4 * n_features + 16) * ROUNDING)) + (2 * n_features + 2) * underflow
-    priced, magnitude = 0.0, 0.0
+    priced, magnitude, paying = 0.0, 0.0, False
     for k in range(n_clusters):
         for d in range(n_features):
             term = price[k, d] * centroids[k, d]
             priced += term
             magnitude += abs(term)
-    if magnitude == 0.0:
+            paying = paying or (price[k, d] != 0.0 and centroids[k, d] != 0.0)  # a product may underflow to 0
+    if not paying:
         return cost, cost
     margin = (2 * n_clusters * n_features + 8) * ROUNDING * magnitude
-    return up(up(cost + up(priced + margin)) + 5e-324 * n_clusters * n_features), cost
+    value = up(up(cost + up(priced + margin)) + 5e-324 * n_clusters * n_features)
+    return (value if value == value else np.inf), cost  # payments may overflow both ways
 
 
 @kernel

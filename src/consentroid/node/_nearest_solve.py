@@ -15,7 +15,7 @@ from ._scaling import base_margin, excluded, scaled_model, unscale_down
 def begin_nearest(rows, price, boxes, references, start, gap, trail):
     """The task, its rounding margin (infinite where numbers are out of range) and whether it may be feasible."""
     model, fine = scaled_model(rows, price, boxes, NONE, references)
-    margin = base_margin(len(rows.weights), model) if fine else np.inf
+    margin = base_margin(model) if fine else np.inf
     task, possible = make_task(rows, model, references, gap)
     possible = possible and not excluded(ORDER, references, boxes)
     start_trail(task, trail)

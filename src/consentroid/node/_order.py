@@ -21,13 +21,13 @@ from typing import NamedTuple
 import numpy as np
 
 from ._compile import bare, inlined, kernel
-from ._kernels import clamp
+from ._kernels import ROUNDING, clamp
 
 WEIGHT, SQUARE, TOTAL = 0, 1, 2  # places in an assigned part (K, D+2): weight, squares, weighted sum
 
 
 class Pairs(NamedTuple):
-    """The rule's pairs with different references, and room for `ascend_order`, which search nodes call."""
+    """The rule's pairs, without those that ask nothing of their own, and room for `ascend_order`."""
 
     first: np.ndarray  # (P,) k
     second: np.ndarray  # (P,) l
@@ -56,7 +56,10 @@ def make_pairs(references, used):
             for d in range(n_features):
                 normals[n, d] = references[k, d] - references[l, d]
                 length += abs(normals[n, d])
-            if length > 0.0:
+            implied = False  # by other pairs: on a line, where a reference lies between the two
+            for j in range(n_clusters if n_features == 1 else 0):
+                implied = implied or (references[k, 0] - references[j, 0]) * (references[j, 0] - references[l, 0]) > 0.0
+            if length > 0.0 and not implied:
                 first[n], second[n] = k, l
                 n += 1
     shape = (n_clusters, n_features)
@@ -94,6 +97,12 @@ def shift_price(price, pairs, u, out):
                 out[pairs.first[p], d] -= move
                 out[pairs.second[p], d] += move
     return total
+
+
+@bare
+def relative_rounding(n_rows, n_clusters, n_features):
+    """Relative error of an assigned part of n rows, before equal ones were merged: docs/numerics.md, section 3."""
+    return (4 * n_rows + 4 * n_clusters * n_features + 128) * ROUNDING
 
 
 @bare
@@ -164,7 +173,7 @@ def _residual(pairs, u, target):
 
 
 @inlined
-def _solve_symmetric(h, g, n):
+def solve_symmetric(h, g, n):
     """h x = g by elimination for a small positive definite h; overwrites both, x in g."""
     for i in range(n):
         pivot = h[i, i]
@@ -255,7 +264,7 @@ def _newton_step(pairs, lo, hi, m, target, u):
         if pairs.hessian[i, i] <= 1e-9 * diagonal:
             return 0
         pairs.hessian[i, i] += 1e-10 * diagonal
-    _solve_symmetric(pairs.hessian, pairs.step, n_active)
+    solve_symmetric(pairs.hessian, pairs.step, n_active)
     return n_active
 
 

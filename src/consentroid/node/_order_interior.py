@@ -11,12 +11,11 @@ multipliers. Its u ≥ 0 gives a bound like any other, its m is a solution.
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from ._compile import kernel
-from ._order import TOTAL, WEIGHT
+from ._kernels import ROUNDING, TINY
+from ._order import TOTAL, WEIGHT, solve_symmetric
 
 MOST_STEPS = 60
 CENTRING = 0.1  # of the complementarity that the next step aims at
@@ -77,8 +76,11 @@ def settle_order(pairs, part, price, lo, hi, target, u, m):
                 for d in range(n_features):
                     give = at_k / curve[k, d] + at_l / curve[l, d]
                     matrix[p, q] += pairs.normals[p, d] * pairs.normals[q, d] * give
-            matrix[p, p] = matrix[p, p] * (1.0 + 1e-13) + slack[p] / u[p]
-        _eliminate(matrix, u_move)
+            matrix[p, p] += slack[p] / u[p]
+        solve_symmetric(matrix, u_move, n_pairs)
+        for p in range(n_pairs):
+            if not abs(u_move[p]) < np.inf:  # as far as doubles go
+                return
         for k in range(n_clusters):
             for d in range(n_features):
                 move[k, d] = slope[k, d]
@@ -132,23 +134,26 @@ def _reach(x, move):
 
 
 @kernel
-def _eliminate(matrix, right):
-    """matrix · x = right by Cholesky factors, in place; x in `right`. Pivots lost to rounding count as large."""
-    n = len(right)
-    for j in range(n):
-        for i in range(j, n):
-            total = matrix[i, j]
-            for c in range(j):
-                total -= matrix[i, c] * matrix[j, c]
-            if i == j:
-                matrix[j, j] = math.sqrt(total) if total > 1e-300 else 1e150
-            else:
-                matrix[i, j] = total / matrix[j, j]
-    for i in range(n):
-        for c in range(i):
-            right[i] -= matrix[i, c] * right[c]
-        right[i] /= matrix[i, i]
-    for i in range(n - 1, -1, -1):
-        for c in range(i + 1, n):
-            right[i] -= matrix[c, i] * right[c]
-        right[i] /= matrix[i, i]
+def pairs_exclude(pairs, lo, hi):
+    """Whether no centroids in the boxes obey all pairs together: proven by multipliers whose sum they cannot satisfy.
+
+    For u ≥ 0, Σ_p u_p n_p·(m_k − m_l) ≥ 0 is implied by the rule; the boxes exclude it if its maximum is below 0.
+    """
+    n_clusters, n_features = lo.shape
+    u, m = np.empty(len(pairs.first)), np.empty((n_clusters, n_features))
+    nothing = np.zeros((n_clusters, n_features + 2))
+    settle_order(pairs, nothing, np.zeros((n_clusters, n_features)), lo, hi, 0.0, u, m)
+    pull, size = np.zeros((n_clusters, n_features)), np.zeros((n_clusters, n_features))
+    for p in range(len(u)):
+        for d in range(n_features):
+            term = u[p] * pairs.normals[p, d]
+            pull[pairs.first[p], d] += term
+            pull[pairs.second[p], d] -= term
+            size[pairs.first[p], d] += abs(term)
+            size[pairs.second[p], d] += abs(term)
+    most, magnitude = 0.0, 0.0
+    for k in range(n_clusters):
+        for d in range(n_features):
+            most += max(pull[k, d] * lo[k, d], pull[k, d] * hi[k, d])
+            magnitude += size[k, d] * max(abs(lo[k, d]), abs(hi[k, d]))
+    return most < -(4 * len(u) + 4 * n_clusters * n_features + 16) * ROUNDING * magnitude - TINY

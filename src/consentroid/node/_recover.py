@@ -5,9 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from ._compile import kernel
-from ._kernels import NONE, clamp, copy_into, obeys_order, relabel_to_order, value_above
+from ._kernels import NONE, ROUNDING, clamp, copy_into, inner_sign, obeys_order, relabel_to_order, value_above
 from ._order_interior import settle_order
 from ._start import assign
+
+NUDGES = 60  # sweeps over the pairs
 
 
 @kernel
@@ -72,13 +74,39 @@ def _blend(references, tight, safe, target, out):
 
 
 @kernel
+def _nudge(references, boxes, out):
+    """Draw pairs that break the rule by a rounding error together, by as little; whether all obey it then, exactly."""
+    n_clusters, n_features = out.shape
+    normal = np.empty(n_features)
+    for _ in range(NUDGES):
+        obeyed = True
+        for k in range(n_clusters):
+            for l in range(k + 1, n_clusters):
+                missing, least, length = 0.0, 0.0, 0.0
+                for d in range(n_features):
+                    normal[d] = references[k, d] - references[l, d]
+                    missing -= normal[d] * (out[k, d] - out[l, d])
+                    least += 4.0 * ROUNDING * abs(normal[d]) * (abs(out[k, d]) + abs(out[l, d]))
+                    length += normal[d] * normal[d]
+                if inner_sign(normal, out[k], out[l]) < 0:
+                    obeyed = False
+                    share = 0.5 * max(missing, least) / length
+                    for d in range(n_features):
+                        out[k, d] = clamp(out[k, d] + share * normal[d], boxes[0, k, d], boxes[1, k, d])
+                        out[l, d] = clamp(out[l, d] - share * normal[d], boxes[0, l, d], boxes[1, l, d])
+        if obeyed:
+            return True
+    return False
+
+
+@kernel
 def recover(rows, price, boxes, rule, references, model, best, out, labels):
     """Centroids in original units that obey boxes and rule exactly, and their (value, cost) rounded up; inf if none."""
     n_clusters, n_features = price.shape
     _map_back(rows, boxes, best, out)
     if rule != NONE and model.symmetric and not relabel_to_order(references, out):
         return np.inf, np.inf
-    if rule == NONE or obeys_order(references, out):
+    if rule == NONE or obeys_order(references, out) or _nudge(references, boxes, out):
         return _told(rows, price, boxes, rule, references, out, labels)
     u, part = np.zeros(len(model.pairs.first)), np.empty((n_clusters, n_features + 2))
     tight, safe, trial = best.copy(), np.empty((n_clusters, n_features)), np.empty((n_clusters, n_features))

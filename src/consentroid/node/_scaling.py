@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ._compile import kernel
+from ._compile import bare, kernel
 from ._kernels import NONE, ROUNDING, TINY, down, order_excludes, up
-from ._order import make_pairs, price_margin
+from ._order import make_pairs, price_margin, relative_rounding
 from ._search import Model
 
 LARGEST = 1.7976931348623157e308
@@ -27,6 +27,12 @@ class Rows(NamedTuple):
     weight_scale: float  # power of two
     tail: np.ndarray  # (n+1,) proven price-free cost of rows s, s+1, ... with K clusters
     seeds: np.ndarray  # (M, K, D) price-free solutions, best first, in scaled units
+
+
+@bare
+def _exponent(power):
+    """e of a power of two 2ᵉ."""
+    return math.frexp(power)[1] - 1
 
 
 @kernel
@@ -53,11 +59,13 @@ def scaled_model(rows, price, boxes, rule, references):
     """The problem in scaled units, and whether its numbers are in a range where margins hold."""
     n_clusters, n_features = price.shape
     spread, far, fine = 0.0, 0.0, True
+    shift = _exponent(rows.scale) + _exponent(rows.weight_scale)
     if rule != NONE:
         for k in range(n_clusters):
             for d in range(n_features):
                 spread = max(spread, abs(references[k, d] - references[0, d]))
-    unit = math.ldexp(1.0, -math.frexp(spread)[1]) if spread > 0.0 else 1.0
+    fine = spread < np.inf
+    unit = math.ldexp(1.0, -math.frexp(spread)[1]) if 0.0 < spread < np.inf else 1.0
     for d in range(n_features):
         far = max(far, abs(rows.centre[d] / rows.scale))
     p, r = np.empty((n_clusters, n_features)), np.zeros((n_clusters, n_features))
@@ -65,7 +73,7 @@ def scaled_model(rows, price, boxes, rule, references):
     magnitudes = np.zeros((4 + 2 * n_clusters, n_features))
     for k in range(n_clusters):
         for d in range(n_features):
-            p[k, d] = price[k, d] / rows.scale / rows.weight_scale
+            p[k, d] = math.ldexp(price[k, d], -shift)  # in one step: no underflow on the way
             lo[k, d] = down((boxes[0, k, d] - rows.centre[d]) / rows.scale)
             hi[k, d] = up((boxes[1, k, d] - rows.centre[d]) / rows.scale)
             if rule != NONE:
@@ -86,23 +94,27 @@ def scaled_model(rows, price, boxes, rule, references):
     symmetric = _interchangeable(price, boxes)
     target = 256.0 * n_features * ROUNDING * (1.0 + far) if rule != NONE and not symmetric else 0.0
     used = NONE if symmetric else rule
-    return Model(p, lo, hi, r, make_pairs(r, used != NONE), magnitudes, used, symmetric, target), fine
+    rounding = relative_rounding(len(rows.weights), n_clusters, n_features)
+    return Model(p, lo, hi, r, make_pairs(r, used != NONE), magnitudes, used, symmetric, target, rounding), fine
 
 
 @kernel
-def base_margin(n_rows, model):
+def base_margin(model):
     """Error margin of every bound of this problem (docs/numerics.md, section 3)."""
-    n_clusters, n_features = model.price.shape
     size = price_margin(model.price, model.pairs, np.zeros(0), model.magnitudes)
-    for d in range(n_features):
+    underflow = 0.0  # of prices, when they were scaled
+    for d in range(model.price.shape[1]):
         size += model.magnitudes[0, d] * model.magnitudes[2, d]
-    return (4 * n_rows + 4 * n_clusters * n_features + 128) * ROUNDING * size + TINY
+        for k in range(len(model.price)):
+            underflow += 5e-324 * model.magnitudes[3 + len(model.price) + k, d]
+    return model.rounding * size + underflow + TINY
 
 
 @kernel
 def unscale_down(rows, price, scaled_bound):
     """A scaled bound in original units, rounded down."""
-    value = scaled_bound * rows.weight_scale * rows.scale * rows.scale
+    # in one step: factors could underflow on the way and come back
+    value = math.ldexp(scaled_bound, _exponent(rows.weight_scale) + 2 * _exponent(rows.scale))
     if not abs(value) < np.inf:
         value = LARGEST if scaled_bound > 0.0 else -np.inf
     value = down(down(value))

@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ._compile import bare, inlined, kernel
-from ._kernels import NONE, ROUNDING, clamp, copy_into
+from ._kernels import NONE, clamp, copy_into
 from ._order import SQUARE, TOTAL, WEIGHT, Pairs, ascend_order, order_violation, price_margin, shift_price
 from ._order_interior import settle_order
 from ._separation import MOST_FEATURES, n_cones, separable
@@ -29,7 +29,6 @@ BEST, PRUNED, THRESHOLD, BEST_COST = 0, 1, 2, 3  # places in Stack.numbers
 DEPTH, NODES, STATE = 0, 1, 2  # places in Stack.counters
 RUNNING, FINISHED = 1, 2
 
-# numpy integers: a plain one would be compiled in, once more for every number
 COARSE = 1e-6  # precision of multipliers above the leaves
 FEW_STEPS, ALL_STEPS, ONE_ROUND, ALL_ROUNDS = np.int64(3), np.int64(40), np.int64(1), np.int64(12)
 SOLVED = 1e-11  # relative gap at which a leaf's multipliers are good enough
@@ -69,6 +68,7 @@ class Model(NamedTuple):
     rule: int
     symmetric: bool  # clusters are interchangeable
     target: float  # slack at which the order rule counts as kept, against rounding when mapped back
+    rounding: float  # relative error of an assigned part, see `relative_rounding`
 
 
 class Left(NamedTuple):
@@ -81,8 +81,7 @@ class Left(NamedTuple):
     tail: np.ndarray  # (n+1,) proven lower bounds on T_s
 
 
-@kernel
-def make_stack(n, n_clusters, n_features):
+def new_stack(n, n_clusters, n_features):
     k, d = n_clusters, n_features
     pairs = k * (k - 1) // 2
     return Stack(
@@ -91,6 +90,9 @@ def make_stack(n, n_clusters, n_features):
         np.zeros((n + 1, n_cones(k, d), 4)), np.zeros(pairs), np.zeros((k, d)), np.zeros((k, d)), np.zeros((k, d)),
         np.zeros((k, d)), np.zeros(k),
     )  # fmt: skip
+
+
+make_stack = kernel(new_stack)
 
 
 @inlined
@@ -172,10 +174,10 @@ def _assigned_part(s, n_clusters, n_features, state, price, model, m):
 
 
 @inlined
-def _hold_order(s, n_clusters, n_features, goal, model, stack, m, primal):
+def _hold_order(s, n_clusters, n_features, at_leaf, goal, model, stack, m, primal):
     """Improve the order rule's multipliers at depth s. Returns (bound on the assigned part, primal violation).
 
-    With a finite `goal` it ends when the bound reaches it, or after a few steps. `m` is left at the minimiser of the
+    Above the leaves it ends when the bound reaches `goal`, or after a few steps. `m` is left at the minimiser of the
     bound, `primal` at centroids that nearly obey the rule.
     """
     pairs = model.pairs
@@ -189,7 +191,7 @@ def _hold_order(s, n_clusters, n_features, goal, model, stack, m, primal):
         copy_into(primal, m)
     else:
         squares, steps, rounds, precision = 0.0, ALL_STEPS, ALL_ROUNDS, 0.0
-        if goal < np.inf:
+        if not at_leaf:
             steps, rounds, precision = FEW_STEPS, ONE_ROUND, COARSE
             for k in range(n_clusters):
                 squares += stack.state[s, k, SQUARE]
@@ -206,11 +208,10 @@ def _hold_order(s, n_clusters, n_features, goal, model, stack, m, primal):
                 settle_order(pairs, stack.state[s], model.price, model.lo, model.hi, model.target, u, primal)
                 shift_price(model.price, pairs, u, stack.shifted)
                 violation = order_violation(pairs, primal, 0.5 * model.target)
-            margin = price_margin(model.price, pairs, u, model.magnitudes)
-            margin *= (4 * len(stack.state) + 4 * n_clusters * n_features + 128) * ROUNDING
+            margin = model.rounding * price_margin(model.price, pairs, u, model.magnitudes)
             improved = _assigned_part(s, n_clusters, n_features, stack.state, stack.shifted, model, stack.trial_m)
             improved -= margin
-            if goal < np.inf:
+            if not at_leaf:
                 break
             shown = 0.0  # what the centroids attain: a leaf is solved where that is the bound
             for k in range(n_clusters):
@@ -316,7 +317,7 @@ def run_search(t, n, left, model, offset, gap, node_limit, quota, stack):
         if at_leaf or not entering:
             if model.rule != NONE:
                 goal = np.inf if at_leaf else stack.numbers[THRESHOLD] - left.tail[s + 1]
-                assigned, violation = _hold_order(s + 1, n_clusters, n_features, goal, model, stack, m, primal)
+                assigned, violation = _hold_order(s + 1, n_clusters, n_features, at_leaf, goal, model, stack, m, primal)
             else:
                 violation = 0.0
                 assigned = _assigned_part(s + 1, n_clusters, n_features, stack.state, stack.price[s + 1], model, primal)

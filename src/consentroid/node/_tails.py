@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from ._compile import entry, kernel
-from ._kernels import NONE, ROUNDING, TINY, copy_into
-from ._order import make_pairs, price_margin
+from ._kernels import NONE, copy_into
+from ._order import make_pairs, relative_rounding
+from ._scaling import base_margin
 from ._search import (
     BEST,
     BEST_COST,
@@ -27,24 +28,26 @@ FEW_ROWS = 30  # up to which the last tail's solution is start enough
 
 
 @kernel
-def _free_model(y, w, n_clusters):
+def _free_model(y, w, n_original, n_clusters):
     """The price-free problem in scaled units; centroids stay in the rows' hull, well inside these boxes."""
     n, n_features = y.shape
     shape = (n_clusters, n_features)
     magnitudes = np.zeros((4 + 2 * n_clusters, n_features))
-    least = np.inf
+    least, reach = np.inf, 2.0
     for j in range(n):
         least = min(least, w[j])
         for d in range(n_features):
             magnitudes[0, d] += w[j] * abs(y[j, d])
             magnitudes[1, d] += w[j]
             magnitudes[2, d] = max(magnitudes[2, d], abs(y[j, d]))
+            reach = max(reach, 2.0 * abs(y[j, d]))  # rows near the largest doubles cannot be scaled into [−1, 1]
     for k in range(n_clusters):
         for d in range(n_features):
-            magnitudes[3 + n_clusters + k, d] = 2.0
+            magnitudes[3 + n_clusters + k, d] = reach
     magnitudes[3 + 2 * n_clusters, 0] = least
-    price, lo, hi, references = np.zeros(shape), np.full(shape, -2.0), np.full(shape, 2.0), np.zeros(shape)
-    return Model(price, lo, hi, references, make_pairs(references, np.bool_(False)), magnitudes, NONE, True, 0.0)
+    price, lo, hi, references = np.zeros(shape), np.full(shape, -reach), np.full(shape, reach), np.zeros(shape)
+    pairs, rounding = make_pairs(references, np.bool_(False)), relative_rounding(n_original, n_clusters, n_features)
+    return Model(price, lo, hi, references, pairs, magnitudes, NONE, True, 0.0, rounding)
 
 
 @entry
@@ -59,11 +62,8 @@ def tail_bounds(y, w, n_original, n_clusters, seeds, node_limit, total_limit, ta
     stack = make_stack(n, n_clusters, n_features)
     left = Left(y, w, np.ones((n, n_clusters), np.bool_), np.zeros((n, n_clusters)), tail)
     trial, u = np.zeros((n_clusters, n_features)), np.zeros(0)
-    model = _free_model(y, w, n_clusters)
-    size = price_margin(model.price, model.pairs, u, model.magnitudes)
-    for d in range(n_features):
-        size += model.magnitudes[0, d] * model.magnitudes[2, d]
-    margin = (4 * n_original + 4 * n_clusters * n_features + 128) * ROUNDING * size + TINY
+    model = _free_model(y, w, n_original, n_clusters)
+    margin = base_margin(model)
     tail[n] = 0.0
     spent = 0
     for k in range(n_clusters):  # the last rows have a cluster each

@@ -8,7 +8,6 @@ Results depend on the arguments only, never on earlier calls, unless a time limi
 from __future__ import annotations
 
 import time
-from collections import OrderedDict
 from typing import Literal
 
 import numpy as np
@@ -40,7 +39,7 @@ class ExactSolver:
 
     def __init__(self, regime: Regime = "auto") -> None:
         self.regime = regime
-        self._tables: OrderedDict[tuple[int, int], tuple[Array, Array, Table]] = OrderedDict()
+        self._tables: dict[tuple[int, int], tuple[Array, Array, Table]] = {}
 
     def solve(self, problem: NodeProblem, budget: Budget, start: Array | None = None) -> NodeSolution:
         started = time.perf_counter()
@@ -112,11 +111,10 @@ class ExactSolver:
                 search_both(request, result, int(b), alternate=auto and few)
 
     def _table(self, points: Array, weights: Array) -> Table:
+        """Kept for the rows of the last few calls; holding the arrays keeps their ids theirs."""
         key = (id(points), id(weights))
-        if key not in self._tables:
-            # holding the arrays keeps their ids theirs
-            self._tables[key] = (points, weights, Table.of(points, weights))
-        self._tables.move_to_end(key)
-        while len(self._tables) > 4:
-            self._tables.popitem(last=False)
-        return self._tables[key][2]
+        kept = self._tables.pop(key, None) or (points, weights, Table.of(points, weights))
+        self._tables[key] = kept  # the youngest, also where threads take turns here
+        for oldest in tuple(self._tables)[:-4]:
+            self._tables.pop(oldest, None)
+        return kept[2]

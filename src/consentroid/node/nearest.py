@@ -54,5 +54,5 @@ def _search_one(
         bound, state = np.inf, INFEASIBLE
     else:
         bound = min(max(bound, known_bound), value)
-        state = OPTIMAL if value - bound <= allowance else UNFINISHED
+        state = OPTIMAL if value < np.inf and value - bound <= allowance else UNFINISHED
     result.bounds[b], result.values[b], result.states[b] = bound, value, state
