@@ -198,7 +198,7 @@ def time_ours(problem: NodeProblem, budget: Budget, first_round: bool) -> tuple[
 
 
 def _best_of(
-    make: Callable[[], NodeSolver], problem: NodeProblem, budget: Budget, repeats: int = 7
+    make: Callable[[], NodeSolver], problem: NodeProblem, budget: Budget, repeats: int = 25
 ) -> tuple[NodeSolver, tuple[float, NodeSolution]]:
     best, spent = math.inf, 0.0
     for _ in range(repeats):

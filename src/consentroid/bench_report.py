@@ -97,7 +97,8 @@ def _draw_comparison(bench: SolverBench, path: Path) -> Path:
         axes.plot([low, high], [factor * low, factor * high], color="0.75", lw=0.8, zorder=0)
         at = min(high, top / factor)
         if at > low and factor * at > bottom:
-            axes.annotate(f"{factor:,}×", (at, factor * at), ha="right", va="bottom", fontsize=8, color="0.45")
+            edge = "bottom" if at == high else "top"  # inside the frame
+            axes.annotate(f"{factor:,}×", (at, factor * at), ha="right", va=edge, fontsize=8, color="0.45")
     axes.set(xscale="log", yscale="log", xlim=(low, high), ylim=(bottom, top))
     axes.set(xlabel="exact solver, seconds", ylabel="MIQCP solver, seconds", title="One node problem, two solvers")
     axes.legend(loc="lower left")

@@ -20,7 +20,7 @@ MOST_MERGED = 5000  # rows up to which equal ones are merged
 MOST_ORDERED = 1000  # rows up to which the search order, quadratic in their number, is worked out
 MOST_WITH_TAILS = 256  # rows up to which the price-free tails are worth their search
 SAMPLE = 4000  # rows from which starts are found
-RUNS = 10  # of Lloyd's algorithm, for starts
+RUNS, FEW_RUNS, FEW_ROWS = 10, 5, 30  # of Lloyd's algorithm, for starts; fewer for few rows
 TAIL_NODES = 20_000  # most search nodes for one tail
 
 
@@ -71,8 +71,9 @@ class Table:
             y, w, spent = self.y, self.w, -1
             seeds = np.zeros((0, n_clusters, y.shape[1]))
             if len(y) > 0:
-                step = max(len(y) // SAMPLE, 1)
-                seeds = lloyd_seeds(y[::step].copy(), w[::step].copy(), n_clusters, RUNS, 3)
+                step = len(y) // SAMPLE
+                sample = (y, w) if step <= 1 else (y[::step].copy(), w[::step].copy())
+                seeds = lloyd_seeds(*sample, n_clusters, RUNS if len(y) > FEW_ROWS else FEW_RUNS, 3)
             tail, best = np.zeros(len(y) + 1), np.zeros((n_clusters, y.shape[1]))
             if 0 < len(y) <= MOST_WITH_TAILS:
                 spent = tail_bounds(y, w, len(self.weights), n_clusters, seeds, TAIL_NODES, effort, tail, best)
