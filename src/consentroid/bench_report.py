@@ -101,7 +101,7 @@ def _draw_comparison(bench: SolverBench, path: Path) -> Path:
             axes.annotate(f"{factor:,}×", (at, factor * at), ha="right", va=edge, fontsize=8, color="0.45")
     axes.set(xscale="log", yscale="log", xlim=(low, high), ylim=(bottom, top))
     axes.set(xlabel="exact solver, seconds", ylabel="MIQCP solver, seconds", title="One node problem, two solvers")
-    axes.legend(loc="lower left")
+    axes.legend(loc="lower right")
     figure.savefig(path, dpi=150)
     return path
 
