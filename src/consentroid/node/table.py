@@ -18,9 +18,10 @@ Array = NDArray[np.float64]
 
 MOST_MERGED = 5000  # rows up to which equal ones are merged
 MOST_ORDERED = 1000  # rows up to which the search order, quadratic in their number, is worked out
+MOST_ORDERED_ON_A_LINE = 128  # where more rows are clustered by dynamic programming, in any order
 MOST_WITH_TAILS = 256  # rows up to which the price-free tails are worth their search
 SAMPLE = 4000  # rows from which starts are found
-RUNS, FEW_RUNS, FEW_ROWS = 10, 5, 30  # of Lloyd's algorithm, for starts; fewer for few rows
+RUNS, FEW_RUNS, FEW_ROWS = 10, 5, 30  # of Lloyd's algorithm, for starts; fewer for few rows or one feature
 TAIL_NODES = 20_000  # most search nodes for one tail
 
 
@@ -40,7 +41,7 @@ class Table:
     def of(cls, points: Array, weights: Array) -> Table:
         """Shift, scale, merge equal rows, order for the search."""
         points, weights = np.array(points, dtype=float, order="C"), np.array(weights, dtype=float)
-        if len(points) <= MOST_ORDERED:
+        if len(points) <= (MOST_ORDERED if points.shape[1] > 1 else MOST_ORDERED_ON_A_LINE):
             return cls(points, weights, *prepare_few(points, weights))
         kept = weights > 0
         distinct, w = points[kept], weights[kept]
@@ -73,7 +74,8 @@ class Table:
             if len(y) > 0:
                 step = len(y) // SAMPLE
                 sample = (y, w) if step <= 1 else (y[::step].copy(), w[::step].copy())
-                seeds = lloyd_seeds(*sample, n_clusters, RUNS if len(y) > FEW_ROWS else FEW_RUNS, 3)
+                runs = 1 if y.shape[1] == 1 else FEW_RUNS if len(y) <= FEW_ROWS else RUNS
+                seeds = lloyd_seeds(*sample, n_clusters, runs, 3)
             tail, best = np.zeros(len(y) + 1), np.zeros((n_clusters, y.shape[1]))
             if 0 < len(y) <= MOST_WITH_TAILS:
                 spent = tail_bounds(y, w, len(self.weights), n_clusters, seeds, TAIL_NODES, effort, tail, best)
