@@ -40,7 +40,7 @@ def comparison(label: str, ours: float, gurobi: float, status: str = "optimal") 
 def test_the_bench_writes_what_it_measured(folder: Path, tmp_path: Path) -> None:
     console = silent()
     effort = Effort(60.0, 5.0, 0.02, 6.0)
-    result = run_solver_bench(folder, tmp_path / "out" / "b.json", True, tmp_path / "plots", console, effort)
+    result = run_solver_bench(folder, tmp_path / "out" / "b.json", tmp_path / "plots", console, effort)
     written = json.loads((tmp_path / "out" / "b.json").read_text())
     assert {record["class"] for record in written["ratios"]} == {"2N2D2K", "1N1D2K"}
     assert {record["solver"] for record in written["ratios"]} == {"gurobi", "scip"}
@@ -109,7 +109,7 @@ def test_an_interrupt_keeps_what_was_reached(folder: Path, tmp_path: Path, monke
 
     monkeypatch.setattr(bench, "grow", interrupted)
     effort = Effort(20.0, 5.0, SHORT.growth_limit, math.inf)
-    result = run_solver_bench(folder, tmp_path / "b.json", True, None, silent(), effort)
+    result = run_solver_bench(folder, tmp_path / "b.json", None, silent(), effort)
     assert result.interrupted
     written = json.loads((tmp_path / "b.json").read_text())
     assert written["interrupted"]
@@ -119,11 +119,11 @@ def test_an_interrupt_keeps_what_was_reached(folder: Path, tmp_path: Path, monke
 def test_a_file_that_cannot_be_written_is_named_before_any_work(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(InvalidInput, match="file"):
-        run_solver_bench(folder, tmp_path / "file" / "b.json", True, None, silent(), SHORT)
+        run_solver_bench(folder, tmp_path / "file" / "b.json", None, silent(), SHORT)
 
 
 def test_growth_problems_have_the_size_they_claim() -> None:
-    for _, rows, features, clusters in bench.growth_cases(quick=False)[:6] + bench.growth_cases(quick=False)[-8:]:
+    for _, rows, features, clusters in bench.growth_cases()[:6] + bench.growth_cases()[-8:]:
         problem = bench.growth_problem(rows, features, clusters)
         assert problem.points.shape == (rows, features)
         assert problem.price.shape == (clusters, features)

@@ -53,10 +53,11 @@ class Effort:
     their_limit: float  # seconds a MIQCP solve
     growth_limit: float  # seconds a growth point
     growth_until: float  # seconds since the start after which no growth point is begun
+    growth_step: int = 1  # every so many growth points
 
     @classmethod
     def quick(cls) -> Effort:
-        return cls(0.7 * QUICK_SECONDS, 4.0, 0.5, QUICK_SECONDS)
+        return cls(0.7 * QUICK_SECONDS, 4.0, 0.5, QUICK_SECONDS, 2)
 
     @classmethod
     def minutes(cls, minutes: float) -> Effort:
@@ -238,13 +239,13 @@ def compare(
         yield record
 
 
-def growth_cases(quick: bool) -> list[tuple[str, int, int, int]]:
+def growth_cases() -> list[tuple[str, int, int, int]]:
     """(curve, rows, features, clusters)."""
     rows = (15, 30, 60, 120, 300, 1_000, 3_000, 10_000, 30_000, 100_000)
     cases = [("rows", n, 2, 3) for n in rows]
     cases += [("features", 60, d, 3) for d in range(1, 11)]
     cases += [("clusters", 60, 2, k) for k in range(2, 9)]
-    return cases[::2] if quick else cases
+    return cases
 
 
 def growth_problem(rows: int, features: int, clusters: int, seed: int = 1) -> NodeProblem:
@@ -272,7 +273,6 @@ def grow(case: tuple[str, int, int, int], seconds: float) -> GrowthPoint:
 def run_solver_bench(
     instances_dir: Path,
     json_path: Path | None,
-    quick: bool,
     plots_dir: Path | None,
     console: Console,
     effort: Effort,
@@ -285,7 +285,7 @@ def run_solver_bench(
     instances = load_folder(instances_dir)
     bench = SolverBench([], [])
     try:
-        _measure(bench, instances, growth_cases(quick), effort, console)
+        _measure(bench, instances, growth_cases()[:: effort.growth_step], effort, console)
     except KeyboardInterrupt:
         bench.interrupted = True
         console.print("Interrupted: what follows was measured until then.")

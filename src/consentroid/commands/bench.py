@@ -33,7 +33,7 @@ def solvers(
     effort = Effort.quick() if quick else Effort.full() if minutes is None else Effort.minutes(minutes)
     if limit is not None:
         effort = replace(effort, their_limit=limit)
-    run_solver_bench(instances, json_file, quick, plots, console, effort)
+    run_solver_bench(instances, json_file, plots, console, effort)
 
 
 @bench_app.command("rounds")

@@ -26,6 +26,8 @@ from ._start import find_incumbent, local_search
 BEST, BEST_COST, THRESHOLD, PRUNED, DROPPED, TRIED, WORK, MARGIN = 0, 1, 2, 3, 4, 5, 6, 7
 OPEN, USED, EXAMINED, LAST_TRY, ON_FREE_LIST = 0, 1, 2, 3, 4
 
+LARGEST_REFERENCE = 2.0**20  # multiples of 2⁻³⁰ up to here have exact differences
+
 
 class Forest(NamedTuple):
     """Open boxes in a heap ordered by bound."""
@@ -227,8 +229,11 @@ def begin_forest(rows, price, box, rule, references, start, n_seeds, gap, forest
     if fine:
         iterations = np.int64(50 if len(rows.w) <= 20_000 else 10)
         value, cost = find_incumbent(rows, model, start, n_seeds, iterations, forest.best, u)
-    if model.symmetric:
-        ordered = np.empty((n_clusters, n_features))
+    ordered, largest = np.empty((n_clusters, n_features)), 0.0
+    for k in range(n_clusters):
+        for d in range(n_features):
+            largest = max(largest, abs(forest.best[k, d]))
+    if model.symmetric and largest <= LARGEST_REFERENCE:
         for k in range(n_clusters):
             for d in range(n_features):
                 ordered[k, d] = np.round(forest.best[k, d] * 2.0**30) / 2.0**30  # differences are exact

@@ -277,7 +277,7 @@ def tighten_order(references, lo, hi):
                 n = references[k, d] - references[l, d]
                 most += n * (hi[k, d] - lo[l, d]) if n > 0.0 else n * (lo[k, d] - hi[l, d])
                 magnitude += abs(n) * (abs(lo[k, d]) + abs(hi[k, d]) + abs(lo[l, d]) + abs(hi[l, d]))
-            most += 64.0 * ROUNDING * magnitude + TINY
+            most += (4 * n_features + 64) * ROUNDING * magnitude + TINY
             if most < 0.0:
                 return False
             for d in range(n_features):

@@ -41,7 +41,8 @@ class _ShortLoops(event.Listener):
 
     def on_start(self, event: Any) -> None:
         self._before.append(settings.LOOP_VECTORIZE)
-        if event.data["dispatcher"].py_func.__module__.startswith(__package__):
+        function = getattr(event.data.get("dispatcher"), "py_func", None)
+        if (getattr(function, "__module__", None) or "").startswith(__package__):
             settings.LOOP_VECTORIZE = 0
 
     def on_end(self, event: Any) -> None:

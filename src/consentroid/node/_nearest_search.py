@@ -20,6 +20,7 @@ from ._compile import entry, kernel
 from ._kernels import ROUNDING, copy_into
 from ._nearest_rule import ascend_afresh, force_nearest, least_in_box, squared_distance, tighten
 from ._nearest_start import BEST, PRUNED, THRESHOLD, propose
+from ._search import enqueue
 from ._separation import MOST_FEATURES, first_cones, n_cones, separable
 
 DEPTH, NODES, STATE, OPEN = 0, 1, 2, 3  # places in Trail.counters
@@ -114,11 +115,7 @@ def _expand(s, task, gain, trail):
     for k in range(n_clusters):
         if task.allowed[s, k]:
             trail.bounds[s, k] = together + gain[k]
-            i = found
-            while i > 0 and trail.bounds[s, trail.queue[s, i - 1]] > trail.bounds[s, k]:
-                trail.queue[s, i] = trail.queue[s, i - 1]
-                i -= 1
-            trail.queue[s, i] = k
+            enqueue(k, found, trail.bounds[s], trail.queue[s])
             found += 1
     trail.queue[s, n_clusters], trail.queue[s, n_clusters + 1] = found, 0
 

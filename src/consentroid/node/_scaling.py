@@ -16,7 +16,7 @@ LARGEST = 1.7976931348623157e308
 
 
 class Rows(NamedTuple):
-    """A node's rows, once as given and once prepared for the search; `Table` in exact.py makes it."""
+    """A node's rows, once as given and once prepared for the search; `Table` in table.py makes it."""
 
     points: np.ndarray  # (J, D) as given
     weights: np.ndarray  # (J,)

@@ -96,6 +96,16 @@ make_stack = kernel(new_stack)
 
 
 @inlined
+def enqueue(k, found, bounds, queue):
+    """Put child k behind those of the `found` queued ones that are no worse."""
+    i = found
+    while i > 0 and bounds[queue[i - 1]] > bounds[k]:
+        queue[i] = queue[i - 1]
+        i -= 1
+    queue[i] = k
+
+
+@inlined
 def _expand(s, n_clusters, n_features, left, model, stack, base, symmetric):
     """Bounds of the children that assign row s, sorted into the queue."""
     together = left.tail[s + 1] - stack.bounds[s, n_clusters]
@@ -123,11 +133,7 @@ def _expand(s, n_clusters, n_features, left, model, stack, base, symmetric):
                 continue
             opened = True
         stack.bounds[s, k] = together + base[k]
-        i = found
-        while i > 0 and stack.bounds[s, stack.queue[s, i - 1]] > stack.bounds[s, k]:
-            stack.queue[s, i] = stack.queue[s, i - 1]
-            i -= 1
-        stack.queue[s, i] = k
+        enqueue(k, found, stack.bounds[s], stack.queue[s])
         found += 1
     stack.queue[s, n_clusters] = found
     stack.queue[s, n_clusters + 1] = 0

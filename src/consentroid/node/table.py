@@ -91,7 +91,7 @@ class Table:
         try:
             return self._rooms.setdefault(n_clusters, []).pop()
         except IndexError:
-            return make_room(len(self.w), n_clusters, self.y.shape[1])  # type: ignore[no-any-return]
+            return make_room(len(self.w), n_clusters, self.y.shape[1])
 
     def return_room(self, n_clusters: int, room: Room) -> None:
         self._rooms[n_clusters].append(room)
