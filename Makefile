@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
+KERNELS := $(wildcard $(addprefix src/consentroid/,paper/node/_*.py paper/nearest/*.py paper/dual/_*.py site/kernels/*.py))
 
 .PHONY: demo test test-faults clean
 
@@ -9,7 +10,7 @@ demo: $(VENV)/.compiled
 	$(BIN)/consentroid demo --out demo
 
 test: $(VENV)/.installed-test $(VENV)/.compiled
-	$(BIN)/ruff check src tests examples benchmarks
+	$(BIN)/ruff check src tests examples
 	$(BIN)/mypy
 	$(BIN)/pytest -n 2 --dist loadgroup -m "not faults"
 
@@ -28,7 +29,7 @@ $(VENV)/.installed-test: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet -e ".[test]"
 	touch $@ $(VENV)/.installed
 
-$(VENV)/.compiled: $(VENV)/.installed $(wildcard src/consentroid/node/_*.py src/consentroid/dual/_*.py)
+$(VENV)/.compiled: $(VENV)/.installed $(KERNELS)
 	$(BIN)/python -m consentroid.warmup
 	touch $@
 

@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 
 from consentroid import prepare, select_k
-from consentroid.datasets import lung
-from consentroid.virtual_nodes import split_nodes
+from consentroid.data.datasets import lung
+from consentroid.legacy.virtual_nodes import split_nodes
 
 
 def main(seconds: float, out: Path) -> Path:

@@ -18,8 +18,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from consentroid import FederatedKMeans, prepare
-from consentroid.datasets import penguins
-from consentroid.virtual_nodes import split_nodes
+from consentroid.data.datasets import penguins
+from consentroid.legacy.virtual_nodes import split_nodes
 
 COLOURS = np.array(["#3366cc", "#dc5b2e", "#2c9c69"])
 MARKERS = ("o", "s", "^")

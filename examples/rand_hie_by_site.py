@@ -18,7 +18,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
 from consentroid import compare, prepare
-from consentroid.datasets import rand_hie
+from consentroid.data.datasets import rand_hie
 
 
 def main(seconds: float, out: Path, year: int | None = 1) -> Path:

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 import consentroid
-from consentroid import messages
 from consentroid.estimator import FederatedKMeans
+from consentroid.protocol import messages
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -96,10 +96,10 @@ def test_the_reference_names_every_export_and_parameter() -> None:
 
 
 def test_docstrings_run() -> None:
-    import consentroid.api
     import consentroid.estimator
+    import consentroid.fitting
 
-    for module in (consentroid.api, consentroid.estimator):
+    for module in (consentroid.fitting, consentroid.estimator):
         outcome = doctest.testmod(module)
         assert outcome.attempted > 0
         assert outcome.failed == 0

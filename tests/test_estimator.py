@@ -22,7 +22,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from consentroid import FederatedKMeans, certify
-from consentroid.errors import InvalidInput
+from consentroid.core.errors import InvalidInput
 
 RNG = np.random.default_rng(11)
 CENTRES = np.array([[0.0, 0.0], [5.0, 1.0], [1.0, 6.0]])

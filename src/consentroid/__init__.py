@@ -6,33 +6,33 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .api import FitResult, fit
-    from .baselines import compare
     from .certification import Certification, certify
-    from .errors import ConsentroidError
+    from .core.errors import ConsentroidError
+    from .core.problem import Domain
+    from .data.preprocessing import prepare
+    from .data.tables import read_table
     from .estimator import FederatedKMeans
-    from .preprocessing import prepare
-    from .problem import Domain
-    from .quality import select_k
-    from .report import write_report
-    from .tables import read_table
+    from .evaluation.baselines import compare
+    from .evaluation.quality import select_k
+    from .fitting import FitResult, fit
+    from .report.html import write_report
 
 __version__ = "0.1.0"
 
 # Imported on first use: `consentroid --help` need not wait for scikit-learn.
 _HOME = {
     "Certification": "certification",
-    "ConsentroidError": "errors",
-    "Domain": "problem",
+    "ConsentroidError": "core.errors",
+    "Domain": "core.problem",
     "FederatedKMeans": "estimator",
-    "FitResult": "api",
+    "FitResult": "fitting",
     "certify": "certification",
-    "compare": "baselines",
-    "fit": "api",
-    "prepare": "preprocessing",
-    "read_table": "tables",
-    "select_k": "quality",
-    "write_report": "report",
+    "compare": "evaluation.baselines",
+    "fit": "fitting",
+    "prepare": "data.preprocessing",
+    "read_table": "data.tables",
+    "select_k": "evaluation.quality",
+    "write_report": "report.html",
 }
 
 __all__ = [

@@ -11,16 +11,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from .api import FitResult, fit
-from .certificate import relative_gap, sum_up
-from .errors import InvalidInput
+from .core.arrays import Array
+from .core.errors import InvalidInput
+from .core.problem import clustering_cost
 from .estimator import FederatedKMeans
-from .problem import clustering_cost
-from .virtual_nodes import virtual_nodes as anticlusters
-
-Array = NDArray[np.float64]
+from .fitting import FitResult, fit
+from .legacy.certificate import relative_gap, sum_up
+from .legacy.virtual_nodes import virtual_nodes as anticlusters
 
 
 @dataclass(frozen=True)

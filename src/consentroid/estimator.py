@@ -1,7 +1,7 @@
 """`FederatedKMeans`: scikit-learn's conventions around a certified clustering.
 
 The rows of `fit` may come as one table with `groups` naming the node of each row, or as a mapping from node to table.
-All nodes then live in this process; over a network, see `consentroid.api.run`.
+All nodes then live in this process; over a network, see `consentroid.fitting.run`.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from sklearn.cluster import KMeans
 from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from .api import fit
-from .commands.common import live_progress
-from .errors import InvalidInput
-from .preprocessing import Schema, check_schema
-from .problem import NodeData, check_n_clusters, clustering_cost
-from .quality import nearest
-from .tables import Table, as_table, is_frame
+from .cli.console import live_progress
+from .core.arrays import Array
+from .core.errors import InvalidInput
+from .core.problem import NodeData, check_n_clusters, clustering_cost
+from .data.preprocessing import Schema, check_schema
+from .data.tables import Table, as_table, is_frame
+from .evaluation.quality import nearest
+from .fitting import fit
 
-Array = NDArray[np.float64]
 Labels = NDArray[np.int32]
 
 FORMAT = "consentroid-model"

@@ -8,12 +8,12 @@ from multiprocessing import get_context
 
 import numpy as np
 
-from .messages import Query, Solve, Statistics
-from .node.base import Budget, NodeProblem
-from .node.exact import ExactSolver
-from .node.worker import NodeWorker
-from .problem import Domain, NodeData
-from .symmetry import Symmetry
+from .core.problem import Domain, NodeData
+from .core.symmetry import Symmetry
+from .paper.node.base import Budget, NodeProblem
+from .paper.node.exact import ExactSolver
+from .paper.worker import PaperWorker
+from .protocol.messages import Query, Solve, Statistics
 
 ROWS = np.array([[0.0, 0.0], [1.0, 0.5], [4.0, 4.0], [5.0, 4.5]])
 
@@ -21,7 +21,7 @@ ROWS = np.array([[0.0, 0.0], [1.0, 0.5], [4.0, 4.0], [5.0, 4.5]])
 def prepare_solver() -> None:
     """Solve a tiny problem: the first solve on a machine compiles the solver, which is better done before a run."""
     boxes = Domain(ROWS.min(axis=0), ROWS.max(axis=0)).boxes(2)[None]
-    worker = NodeWorker(NodeData.checked("preparation", ROWS))
+    worker = PaperWorker(NodeData.checked("preparation", ROWS))
     for rule, references in (("none", None), ("order", ROWS[[0, 3]])):
         query = Query(1, rule=rule, references=references, solve=Solve(boxes, np.ones((1, 2, 2))))  # type: ignore[arg-type]
         worker.answer(query)
@@ -30,7 +30,7 @@ def prepare_solver() -> None:
 
 def prepare_run() -> None:
     """A run that needs every part: the master of the bundle, the tree."""
-    from .api import fit
+    from .fitting import fit
 
     prepare_solver()
     random = np.random.default_rng(0)

@@ -1,0 +1,1 @@
+"""Measurements: solvers, rounds, the federation, and their tables."""

@@ -1,1 +1,0 @@
-"""One file a command; `cli.py` puts them together."""

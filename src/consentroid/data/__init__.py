@@ -1,0 +1,1 @@
+"""Tables, their preparation, and data sets."""

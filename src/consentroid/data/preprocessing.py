@@ -1,0 +1,221 @@
+"""Preprocessing that moves no rows: each node sends sums, the coordinator combines them, each node transforms its rows.
+
+    n = Σ_i n_i,   μ = μ_1 + Σ_i n_i (μ_i − μ_1) / n,   S = Σ_i S_i + Σ_i n_i (μ_i − μ)²         (Chan et al. 1979)
+
+where n_i, μ_i, S_i are node i's weight, mean and centred sum of squares of one feature, over the values that are not
+missing. Centred sums do not cancel, so the result equals the pooled one of scikit-learn to rounding.
+
+Mean imputation changes neither μ nor S, only n; `Moments.imputed` says so, and one exchange serves both steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from ..core.arrays import Array
+from ..core.errors import InvalidInput
+from ..core.problem import Domain
+from .tables import Table, as_table
+
+
+@dataclass(frozen=True)
+class Schema:
+    """Names, order and kinds of a node's columns: discloses no value."""
+
+    names: tuple[str, ...]
+    kinds: tuple[str, ...]
+
+    @classmethod
+    def of(cls, table: Table) -> Schema:
+        return cls(table.names, table.kinds)
+
+
+def check_schema(schemas: Mapping[str, Schema]) -> Schema:
+    """The schema all nodes share; the error names the first node and column that differ from the first node."""
+    if not schemas:
+        raise InvalidInput("a schema check needs at least one node")
+    (first, agreed), *others = schemas.items()
+    for node, schema in others:
+        for column in agreed.names:
+            if column not in schema.names:
+                raise InvalidInput(f"node '{node}' lacks column '{column}' of node '{first}'; add it or leave it out")
+        for column in schema.names:
+            if column not in agreed.names:
+                raise InvalidInput(f"node '{node}' has a column '{column}' that node '{first}' lacks; leave it out")
+        for d, (expected, found) in enumerate(zip(agreed.names, schema.names)):
+            if expected != found:
+                raise InvalidInput(
+                    f"node '{node}' has '{found}' as column {d + 1} where node '{first}' has '{expected}'; "
+                    "order the columns alike"
+                )
+        for column, expected, found in zip(agreed.names, agreed.kinds, schema.kinds):
+            if expected != found:
+                raise InvalidInput(
+                    f"node '{node}': column '{column}' is {found}, at node '{first}' it is {expected}; convert one"
+                )
+    return agreed
+
+
+@dataclass(frozen=True)
+class Moments:
+    """What a node tells for standardisation and imputation, one number a feature each."""
+
+    n_rows: int
+    weight: float  # of all rows
+    weights: Array  # (D,) of the rows where the feature is known
+    means: Array  # (D,)
+    squares: Array  # (D,) centred sum of squares
+
+    @classmethod
+    def of(cls, rows: ArrayLike, weights: ArrayLike | None = None) -> Moments:
+        points = np.asarray(rows, dtype=float)
+        mass = np.ones(len(points)) if weights is None else np.asarray(weights, dtype=float)
+        known = np.where(np.isnan(points), 0.0, mass[:, None])
+        totals = known.sum(axis=0)
+        filled = np.where(np.isnan(points), 0.0, points)
+        divisor = np.where(totals > 0, totals, 1.0)
+        means = (known * filled).sum(axis=0) / divisor
+        # A second pass removes the rounding of the first: values far from zero keep their digits.
+        means += (known * (filled - means)).sum(axis=0) / divisor
+        return cls(len(points), float(mass.sum()), totals, means, (known * (filled - means) ** 2).sum(axis=0))
+
+    @classmethod
+    def combined(cls, parts: Iterable[Moments]) -> Moments:
+        parts = list(parts)
+        weights = np.stack([part.weights for part in parts])
+        means = np.stack([part.means for part in parts])
+        totals = weights.sum(axis=0)
+        divisor = np.where(totals > 0, totals, 1.0)
+        # The shift is the mean of a node that knows the feature; a node that does not has the meaningless mean 0.
+        shift = means[np.argmax(weights > 0, axis=0), np.arange(means.shape[1])]
+        mean = shift + (weights * (means - shift)).sum(axis=0) / divisor
+        squares = np.stack([part.squares for part in parts]) + weights * (means - mean) ** 2
+        n_rows, weight = sum(part.n_rows for part in parts), sum(part.weight for part in parts)
+        return cls(n_rows, weight, totals, np.where(totals > 0, mean, 0.0), squares.sum(axis=0))
+
+    @property
+    def variances(self) -> Array:
+        return self.squares / np.where(self.weights > 0, self.weights, 1.0)
+
+    def imputed(self) -> Moments:
+        """The moments after missing values were replaced by the means."""
+        return Moments(self.n_rows, self.weight, np.full_like(self.weights, self.weight), self.means, self.squares)
+
+
+@dataclass(frozen=True)
+class Extremes:
+    """What a node tells for the domain: discloses its smallest and largest value of each feature."""
+
+    lower: Array  # (D,)
+    upper: Array  # (D,)
+
+    @classmethod
+    def of(cls, rows: ArrayLike) -> Extremes:
+        points = np.asarray(rows, dtype=float)
+        unknown = np.isnan(points)
+        lower = np.where(unknown, np.inf, points).min(axis=0, initial=np.inf)
+        return cls(lower, np.where(unknown, -np.inf, points).max(axis=0, initial=-np.inf))
+
+    @classmethod
+    def combined(cls, parts: Iterable[Extremes]) -> Extremes:
+        parts = list(parts)
+        lower, upper = np.stack([part.lower for part in parts]), np.stack([part.upper for part in parts])
+        return cls(lower.min(axis=0), upper.max(axis=0))
+
+    def domain(self) -> Domain:
+        if not np.all(self.lower <= self.upper):
+            d = int(np.argmin(self.lower <= self.upper))
+            raise InvalidInput(f"feature {d} has no value at any node; leave the column out")
+        return Domain(self.lower, self.upper)
+
+
+@dataclass(frozen=True)
+class Affine:
+    """x ↦ (x − offset) / scale, applied by each node to its own rows; squared distances change feature by feature."""
+
+    offset: Array  # (D,)
+    scale: Array  # (D,)
+
+    @classmethod
+    def standardising(cls, moments: Moments) -> Affine:
+        """To mean 0 and variance 1, as `StandardScaler`; a constant feature is only centred."""
+        variance, mean = moments.variances, moments.means
+        # The rule of scikit-learn: a variance within the rounding of its own computation is none.
+        rounding = moments.weights * np.finfo(float).eps
+        constant = variance <= rounding * variance + (rounding * mean) ** 2
+        return cls(mean, np.where(constant, 1.0, np.sqrt(variance)))
+
+    @classmethod
+    def to_unit_box(cls, extremes: Extremes) -> Affine:
+        """To [0, 1], as `MinMaxScaler`; a constant feature becomes 0."""
+        domain = extremes.domain()
+        width = domain.upper - domain.lower
+        return cls(domain.lower, np.where(width > 0, width, 1.0))
+
+    def transform(self, rows: ArrayLike) -> Array:
+        return (np.asarray(rows, dtype=float) - self.offset) / self.scale
+
+    def inverse_transform(self, rows: ArrayLike) -> Array:
+        """Back to the original units: how to read centroids."""
+        return np.asarray(rows, dtype=float) * self.scale + self.offset
+
+    def domain(self, domain: Domain) -> Domain:
+        """The domain in the new units."""
+        return Domain(self.transform(domain.lower), self.transform(domain.upper))
+
+
+def impute(rows: ArrayLike, means: Array) -> Array:
+    """Missing values replaced by the means of all nodes, as `SimpleImputer(strategy="mean")`."""
+    points = np.asarray(rows, dtype=float)
+    return np.where(np.isnan(points), means, points)
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Rows ready to cluster, still one table a node, and the transform that reads centroids back."""
+
+    rows: dict[str, Array]
+    names: tuple[str, ...]
+    moments: Moments
+    transform: Affine
+    domain: Domain
+
+
+def prepare(
+    tables: Mapping[str, Any],
+    *,
+    columns: Sequence[str] | None = None,
+    scale: str = "standard",
+    imputation: bool = False,
+    weights: Mapping[str, ArrayLike] | None = None,
+) -> Prepared:
+    """Schema check, imputation (if asked for) and scaling ("standard", "minmax" or "none") of every node's table.
+
+    Every number that crosses a node's border is a field of `Schema`, `Moments` or `Extremes`.
+    """
+    if scale not in ("standard", "minmax", "none"):
+        raise InvalidInput(f"unknown scale '{scale}'; choose standard, minmax or none")
+    read = {
+        node: as_table(table, columns, missing=imputation, where=f"node '{node}'") for node, table in tables.items()
+    }
+    schema = check_schema({node: Schema.of(table) for node, table in read.items()})
+    by_node = {node: None if weights is None else weights.get(node) for node in read}
+    moments = Moments.combined(Moments.of(table.rows, by_node[node]) for node, table in read.items())
+    if not np.all(moments.weights > 0):
+        column = schema.names[int(np.argmin(moments.weights > 0))]
+        raise InvalidInput(f"column '{column}' has no value at any node; leave the column out")
+    rows = {node: impute(table.rows, moments.means) for node, table in read.items()}
+    extremes = Extremes.combined(Extremes.of(table) for table in rows.values())
+    if scale == "standard":
+        transform = Affine.standardising(moments.imputed())
+    elif scale == "minmax":
+        transform = Affine.to_unit_box(extremes)
+    else:
+        transform = Affine(np.zeros(len(schema.names)), np.ones(len(schema.names)))
+    scaled = {node: transform.transform(table) for node, table in rows.items()}
+    return Prepared(scaled, schema.names, moments, transform, transform.domain(extremes.domain()))

@@ -1,0 +1,1 @@
+"""Baselines, measures of quality and the choice of K."""

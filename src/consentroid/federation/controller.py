@@ -1,0 +1,117 @@
+"""The coordinator as the workflow of a FLARE job, on the server.
+
+FLARE does not bring a restarted site into a running job. When a node is lost, the controller therefore ends the job and
+leaves the run's journal in the server's `runs/` folder: the next job of the same run goes on from there.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import shutil
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from nvflare.apis.event_type import EventType
+from nvflare.apis.fl_constant import FLContextKey
+from nvflare.apis.fl_context import FLContext
+from nvflare.apis.impl.controller import Controller
+from nvflare.apis.signal import Signal
+
+from ..core.errors import ConsentroidError, NodeFailed
+from ..fitting import FitResult, run
+from ..paper.trace import RoundRecord
+from ..report.files import write_run
+from ..transport.checked import CheckedTransport
+from ..transport.journal import JournalTransport
+from .job import JobArguments
+from .protocol import STATUS, Limits
+from .transport import FlareTransport
+
+OUTCOME = "outcome.json"
+JOURNAL = "journal.msgpack"
+FOLDER = "consentroid"  # in the job's result
+
+log = logging.getLogger(__name__)
+
+
+class ConsentroidController(Controller):  # type: ignore[misc]
+    """The component that a job names at the server; `arguments` are untrusted until checked."""
+
+    def __init__(self, arguments: dict[str, Any]) -> None:
+        super().__init__()
+        self._raw = arguments
+        self._transport: FlareTransport | None = None
+        self._last: RoundRecord | None = None
+
+    def start_controller(self, fl_ctx: FLContext) -> None:
+        fl_ctx.get_engine().register_app_command(STATUS, self._status)
+
+    def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
+        if event_type == EventType.CLIENT_DISCONNECTED and self._transport is not None:
+            self._transport.report_dead(str(fl_ctx.get_prop(FLContextKey.DISCONNECTED_CLIENT_NAME)))
+
+    def stop_controller(self, fl_ctx: FLContext) -> None:
+        if self._transport is not None:
+            self._transport.close()
+
+    def control_flow(self, abort_signal: Signal, fl_ctx: FLContext) -> None:
+        workspace = fl_ctx.get_workspace()
+        results = Path(workspace.get_result_root(fl_ctx.get_job_id())) / FOLDER
+        results.mkdir(parents=True, exist_ok=True)
+        try:
+            arguments = JobArguments.checked(self._raw)
+            self._run(arguments, Path(workspace.get_root_dir()) / "runs" / arguments.run, results, fl_ctx)
+            _write_outcome(results, {"completed": True})
+        except ConsentroidError as error:
+            _write_outcome(results, {"completed": False, "kind": type(error).__name__, **self._blame(error)})
+            self.system_panic(str(error), fl_ctx)  # ends the job at once; the nodes are told by FLARE
+
+    def _run(self, arguments: JobArguments, directory: Path, results: Path, fl_ctx: FLContext) -> FitResult:
+        directory.mkdir(parents=True, exist_ok=True)
+        limits = Limits(**arguments.limits)
+        self._transport = FlareTransport(fl_ctx.get_engine(), fl_ctx, arguments.nodes, limits)
+        journal = JournalTransport(CheckedTransport(self._transport), directory / JOURNAL)
+        log.info("run '%s': %d exchanges to replay", arguments.run, journal.resumable)
+        result = run(
+            journal,
+            arguments.settings,
+            domain=arguments.domain,
+            features=arguments.features,
+            on_round=self._take_record,
+        )
+        write_run(results, result)
+        shutil.rmtree(directory, ignore_errors=True)  # the run is over: nothing is left to resume
+        return result
+
+    def _blame(self, error: ConsentroidError) -> dict[str, Any]:
+        """Which node, why, and whether the run can go on once the node is back."""
+        node, reason = (error.node, error.reason) if isinstance(error, NodeFailed) else (None, str(error))
+        nodes = {} if self._transport is None else self._transport.status
+        lost = {} if self._transport is None else self._transport.lost
+        if lost:  # the loss of one node stops the others, too: name the one
+            culprit, failure = next(iter(lost.items()))
+            return {"node": culprit, "reason": failure.reason, "lost": True, "heard": nodes[culprit].heard}
+        if node in nodes and nodes[node].state == "stopped":
+            return {"node": None, "reason": reason, "lost": True}
+        return {"node": node, "reason": reason, "lost": False}
+
+    def _take_record(self, record: RoundRecord) -> None:
+        self._last = record
+
+    def _status(self, topic: str, data: Any, fl_ctx: FLContext) -> dict[str, Any]:
+        nodes = {} if self._transport is None else self._transport.status
+        return {
+            "time": time.time(),
+            "nodes": {name: asdict(status) for name, status in nodes.items()},
+            "record": None if self._last is None else json.loads(json.dumps(asdict(self._last), default=str)),
+        }
+
+
+def _write_outcome(directory: Path, outcome: dict[str, Any]) -> None:
+    temporary = directory / f"{OUTCOME}.new"
+    temporary.write_text(json.dumps(outcome) + "\n")
+    os.replace(temporary, directory / OUTCOME)

@@ -1,0 +1,84 @@
+"""What people see of a federation: a live table of its nodes, and the result."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+from .administrator import Progress
+
+console = Console()
+
+
+class follow:
+    """A live table of the nodes; silent for machines, and line by line where there is no terminal."""
+
+    def __init__(self, silent: bool = False, target: Console | None = None) -> None:
+        self._silent = silent
+        self._console = target or console
+        self._live: Live | None = None
+        self._last = ""
+
+    def __enter__(self) -> follow:
+        if not self._silent and self._console.is_terminal:
+            self._live = Live(console=self._console, refresh_per_second=4, transient=True)
+            self._live.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def __call__(self, progress: Progress) -> None:
+        line = headline(progress)
+        if self._live is not None:
+            self._live.update(status_table(progress))
+        if not self._silent and progress.phase in ("interrupted", "waiting for nodes") and line != self._last:
+            self._console.print(line, highlight=False)
+        self._last = line
+
+
+def headline(progress: Progress) -> str:
+    record = (progress.status or {}).get("record")
+    text = f"job {progress.job}: {progress.phase}"
+    if progress.note:
+        text = f"job {progress.job}: {progress.note}"
+    elif record:
+        text += f", round {record['round']}, proven gap {100 * float(record['gap']):.3g} %"
+    return text
+
+
+def status_table(progress: Progress) -> Table:
+    table = Table(title=headline(progress), title_justify="left")
+    for heading in ("node", "state", "round", "last reply"):
+        table.add_column(heading)
+    status: dict[str, Any] = progress.status or {}
+    for name, node in status.get("nodes", {}).items():
+        ago = f"{max(status['time'] - node['heard'], 0.0):.0f} s ago" if node["heard"] else "none yet"
+        table.add_row(name, node["state"], str(node["round"]), ago)
+    return table
+
+
+def show_result(result: dict[str, Any], folder: Path, target: Console) -> None:
+    table = Table(title="nodes")
+    for heading in ("node", "rows", "cost"):
+        table.add_column(heading, justify="left" if heading == "node" else "right")
+    for node in result["nodes"]:
+        table.add_row(node["name"], str(node["n_points"]), f"{node['cost']:.6g}")
+    target.print(table)
+    target.print(f"proven lower bound  {result['lower_bound']:.10g}", highlight=False)
+    target.print(f"cost                {result['upper_bound']:.10g}", highlight=False)
+    proof = "certified" if result["certified"] else "not certified"
+    target.print(
+        f"gap                 {100 * result['gap']:.3g} %  ({proof}; {result['stop_reason']})", highlight=False
+    )
+    target.print(
+        f"effort              {result['rounds']} rounds, {result['bytes_up']:,} bytes up, "
+        f"{result['bytes_down']:,} down, {result['seconds']:.2f} s",
+        highlight=False,
+    )
+    target.print(f"Written: {folder / 'result.json'}, certificate.json, trace.jsonl", highlight=False)

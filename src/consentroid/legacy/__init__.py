@@ -1,0 +1,1 @@
+"""The box tree over all centroids with its certificate, checkpoint and checker; to be replaced."""

@@ -1,1 +1,0 @@
-"""What runs at a data holder: its worker and the solvers of its priced clustering problem."""

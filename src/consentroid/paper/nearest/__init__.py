@@ -1,0 +1,1 @@
+"""The search under the paper's rule 'nearest' at a node."""

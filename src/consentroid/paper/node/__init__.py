@@ -1,0 +1,1 @@
+"""The solvers of a node's priced clustering problem."""

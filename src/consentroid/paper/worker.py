@@ -1,0 +1,59 @@
+"""The paper's worker: beyond what every site answers, it solves the node's priced problem and counts in boxes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+import numpy as np
+
+from ..core.problem import NodeData
+from ..core.symmetry import Symmetry
+from ..protocol.messages import Counted, Query, Reply, Solve, Solved, Statistics
+from ..site.worker import SiteWorker
+from .node.base import BatchSolver, Budget, NodeProblem, NodeSolver, Status
+from .node.registry import solver_named
+
+
+class PaperWorker(SiteWorker):
+    """Answers all parts of a query. Keeps no state that a lost message could corrupt, only caches."""
+
+    def __init__(self, data: NodeData, features: Sequence[str] = ()) -> None:
+        super().__init__(data, features)
+        self._solvers: dict[str, NodeSolver] = {}
+
+    def _reply(self, query: Query) -> Reply:
+        started = time.perf_counter()
+        symmetry = Symmetry(query.rule, query.references)
+        solved = None if query.solve is None else self._solve(query.solve, symmetry, query.solver)
+        counted = None if query.statistics is None else self._count(query.statistics)
+        evaluated = None if query.evaluate is None else self._evaluate(query.evaluate)
+        return Reply(query.round, self.name, solved, counted, evaluated, time.perf_counter() - started)
+
+    def _solver(self, name: str) -> NodeSolver:
+        if name not in self._solvers:
+            self._solvers[name] = solver_named(name)
+        return self._solvers[name]
+
+    def _solve(self, request: Solve, symmetry: Symmetry, solver: str) -> Solved:
+        data, back_end = self._data, self._solver(solver)
+        if isinstance(back_end, BatchSolver):
+            budget = Budget(request.seconds, request.gap, request.search_nodes)
+            return back_end.solve_many(data.points, data.weights, request.prices, request.boxes, symmetry, budget)
+        deadline = time.perf_counter() + request.seconds
+        solutions = []
+        for boxes, price in zip(request.boxes, request.prices, strict=True):
+            budget = Budget(max(deadline - time.perf_counter(), 0.0), request.gap, request.search_nodes)
+            problem = NodeProblem(data.points, data.weights, price, boxes, symmetry)
+            solutions.append(back_end.solve(problem, budget))
+        return Solved(
+            bounds=np.array([s.bound for s in solutions]),
+            values=np.array([s.value for s in solutions]),
+            centroids=np.array([s.centroids for s in solutions]).reshape(request.prices.shape),
+            optimal=np.array([s.status in (Status.OPTIMAL, Status.INFEASIBLE) for s in solutions], dtype=bool),
+        )
+
+    def _count(self, request: Statistics) -> Counted:
+        exact = self._solver("exact")
+        assert isinstance(exact, BatchSolver)
+        return exact.count_many(self._data.points, self._data.weights, request.boxes)

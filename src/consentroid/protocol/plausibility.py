@@ -1,0 +1,278 @@
+"""Does a reply fit its query, itself and what the node said before?
+
+A node's priced problem has the optimum  d_i(p, b) = min { f_i(m) + ⟨p, m⟩ : m ∈ b, rule },  f_i ≥ 0 being its cost.
+Whatever the rows are, an honest node's numbers obey
+
+    bound(p, b) ≤ f_i(m) + ⟨p, m⟩     for every p, every box b and every m in b that obeys the rule,
+
+where f_i(m) is known wherever the node has attained or evaluated m. Later attained points are held against earlier
+bounds and later bounds against earlier points: d_i is a minimum of affine functions of p, and this is the test that
+its replies are (concavity). A reply that fails is refused with its reason; nothing of it is used.
+
+A node can still lie consistently, by clustering other rows than its own. No coordinator can see that; the certificate
+lets every honest node re-check its own part.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import linprog
+
+from ..core.arrays import Array
+from ..core.symmetry import Symmetry, align
+from .messages import Counted, Describe, Description, Evaluate, Evaluated, Query, Reply, Solve, Solved, Statistics
+
+TOLERANCE = 1e-8  # relative to the numbers compared; honest rounding stays orders of magnitude below
+POINTS_KEPT = 64
+BOUNDS_KEPT = 256
+POINTS_A_REPLY = 16  # attained points of one reply that are held against earlier bounds
+
+
+class Contradiction(Exception):
+    """Why a reply is refused."""
+
+
+@dataclass(frozen=True)
+class _Bound:
+    boxes: Array  # (2, K, D)
+    price: Array  # (K, D)
+    bound: float
+
+
+class _Point:
+    """Centroids with the cost that the node told for them."""
+
+    def __init__(self, centroids: Array, cost: float) -> None:
+        self.centroids = centroids
+        self.cost = cost
+        self._obedient: dict[bytes, Array | None] = {}
+
+    def obedient(self, symmetry: Symmetry) -> Array | None:
+        """A labelling that obeys the rule exactly, if it is easy to find; the cost does not depend on it."""
+        key = _key(symmetry)
+        if key not in self._obedient:
+            centroids = self.centroids
+            if symmetry.rule == "order" and symmetry.references is not None:
+                centroids = align(centroids, symmetry.references)
+            self._obedient[key] = centroids if symmetry.satisfied(centroids) else None
+        return self._obedient[key]
+
+
+class ReplyChecker:
+    """Judges the replies of one node; `check` raises `Contradiction` and then remembers nothing of the reply."""
+
+    def __init__(self, node: str) -> None:
+        self.node = node
+        self._weight: float | None = None
+        self._extent: tuple[Array, Array] | None = None  # a box that holds the node's rows
+        self._points: deque[_Point] = deque(maxlen=POINTS_KEPT)
+        self._bounds: dict[bytes, tuple[Symmetry, deque[_Bound]]] = {}  # by symmetry rule and references
+
+    def check_description(self, request: Describe, description: Description) -> None:
+        self._check_sender(description.node)
+        d = description
+        if d.n_points < 1 or d.n_features < 1 or not 1 <= d.n_distinct <= request.n_clusters or not d.weight > 0:
+            raise Contradiction(
+                f"describes {d.n_points} rows of weight {d.weight:g} with {d.n_features} features and "
+                f"{d.n_distinct} distinct rows for {request.n_clusters} clusters"
+            )
+        if d.features and len(d.features) != d.n_features:
+            raise Contradiction(f"names {len(d.features)} of its {d.n_features} features")
+        if request.features and d.features and d.features != request.features:
+            raise Contradiction("agreed to other features than its own")
+        lower, upper = (d.lower, d.upper) if request.lower is None else (request.lower, request.upper)
+        if lower is None or upper is None:
+            raise Contradiction("told no extremes although no domain was agreed")
+        if len(lower) != d.n_features or np.any(lower > upper):
+            raise Contradiction("told extremes that do not enclose a row")
+        self._weight, self._extent = d.weight, (lower, upper)
+
+    def check(self, query: Query, reply: Reply) -> None:
+        self._check_sender(reply.node)
+        if reply.round != query.round:
+            raise Contradiction(f"answered round {reply.round} in round {query.round}")
+        for name, asked, answered in (
+            ("solved", query.solve, reply.solved),
+            ("counted", query.statistics, reply.counted),
+            ("evaluated", query.evaluate, reply.evaluated),
+        ):
+            if (asked is None) != (answered is None):
+                raise Contradiction(f"'{name}' was {'not ' if asked is None else ''}asked for, but the reply differs")
+        symmetry = Symmetry(query.rule, query.references)
+        points: list[_Point] = []
+        bounds: list[_Bound] = []
+        if query.evaluate is not None and reply.evaluated is not None:
+            points += self._check_evaluated(query.evaluate, reply.evaluated)
+        if query.solve is not None and reply.solved is not None:
+            attained, bounds = self._check_solved(query.solve, reply.solved, symmetry)
+            points += attained
+            _check_bounds_against_points(bounds, [*self._points, *points], symmetry)
+        if query.statistics is not None and reply.counted is not None:
+            self._check_counted(query.statistics, reply.counted, [*self._points, *points])
+        for earlier, proven in self._bounds.values():
+            _check_bounds_against_points(list(proven), points, earlier)
+        self._points.extend(points)
+        self._bounds.setdefault(_key(symmetry), (symmetry, deque(maxlen=BOUNDS_KEPT)))[1].extend(bounds)
+
+    # ------------------------------------------------------------------ parts of a reply
+
+    def _check_sender(self, name: str) -> None:
+        if name != self.node:
+            raise Contradiction(f"answered under the name '{name}'")
+
+    def _check_solved(self, asked: Solve, told: Solved, symmetry: Symmetry) -> tuple[list[_Point], list[_Bound]]:
+        _same_shape("centroids", told.centroids, asked.prices.shape)
+        for name, array in (("bounds", told.bounds), ("values", told.values), ("optimal", told.optimal)):
+            _same_shape(name, array, asked.prices.shape[:1])
+        lower, upper = asked.boxes[:, 0], asked.boxes[:, 1]
+        attained = np.isfinite(told.values)
+        room = TOLERANCE * np.maximum(np.abs(lower), np.abs(upper)).max(axis=(1, 2), initial=1e-300)
+        outside = (told.centroids < lower - room[:, None, None]) | (told.centroids > upper + room[:, None, None])
+        b = _first(attained & outside.any(axis=(1, 2)))
+        if b is not None:
+            raise Contradiction(f"box {b}: its centroids lie outside the box")
+        price_parts = asked.prices * told.centroids
+        priced = price_parts.sum(axis=(1, 2))
+        with np.errstate(invalid="ignore"):
+            costs = told.values - priced
+            scale = np.abs(told.values) + np.abs(price_parts).sum(axis=(1, 2))
+            b = _first(attained & (costs < -TOLERANCE * scale))
+        if b is not None or np.any(told.values == -np.inf):
+            raise Contradiction(f"box {b or 0}: its value {told.values[b or 0]:g} would need a negative cost")
+        b = _first(np.isfinite(told.bounds) & attained & (told.bounds > told.values + TOLERANCE * scale))
+        if b is not None:
+            raise Contradiction(f"box {b}: bound {told.bounds[b]:.12g} exceeds its own value {told.values[b]:.12g}")
+        for empty in np.nonzero(told.bounds == np.inf)[0]:
+            if attained[empty] or not box_is_empty(asked.boxes[empty], symmetry):
+                raise Contradiction(f"box {empty}: called empty, but the box holds centroids that obey the rule")
+        some = np.nonzero(attained)[0][:POINTS_A_REPLY]
+        reach = 1.0 if symmetry.references is None else float(np.abs(symmetry.references).max())
+        for i in some if symmetry.valid else ():  # what the rule 'nearest' yields is replayed, never part of a proof
+            if not symmetry.satisfied(told.centroids[i], 10 * TOLERANCE * reach * np.abs(told.centroids[i]).max()):
+                raise Contradiction(f"box {i}: its centroids break the symmetry rule '{symmetry.rule}'")
+        points = [_Point(told.centroids[i], float(costs[i])) for i in some]
+        proven = [
+            _Bound(boxes, price, float(bound))
+            for boxes, price, bound in zip(asked.boxes, asked.prices, told.bounds, strict=True)
+            if np.isfinite(bound)
+        ]
+        return points, proven
+
+    def _check_evaluated(self, asked: Evaluate, told: Evaluated) -> list[_Point]:
+        n, k, d = asked.candidates.shape
+        _same_shape("costs", told.costs, (n,))
+        _same_shape("counts", told.counts, (n, k))
+        _same_shape("sums", told.sums, (n, k, d))
+        if np.any(told.costs < 0):
+            raise Contradiction(f"tells a negative cost, {told.costs.min():g}")
+        self._check_counts(told.counts, told.counts.sum(axis=1))
+        if self._extent is not None:
+            lower, upper = (told.counts[..., None] * side for side in self._extent)
+            room = TOLERANCE * (np.abs(lower) + np.abs(upper) + 1e-300)
+            if np.any(told.sums < lower - room) or np.any(told.sums > upper + room):
+                raise Contradiction("tells sums that no rows inside the domain can have")
+        return [_Point(m, cost) for m, cost in zip(asked.candidates, told.costs.tolist(), strict=True)]
+
+    def _check_counted(self, asked: Statistics, told: Counted, points: list[_Point]) -> None:
+        n, _, k, d = asked.boxes.shape
+        _same_shape("counts", told.counts, (n, k))
+        _same_shape("sums", told.sums, (n, k, d))
+        _same_shape("constants", told.constants, (n,))
+        _same_shape("undecided", told.undecided, (n,))
+        if np.any(told.undecided < 0):
+            raise Contradiction("tells a negative weight of undecided rows")
+        self._check_counts(told.counts, told.counts.sum(axis=1) + told.undecided)
+        centres = asked.boxes.mean(axis=1)
+        for point in points:
+            m, cost = point.centroids, point.cost
+            offset = m - centres  # (B, K, D)
+            terms = told.counts * (offset**2).sum(axis=2), -2.0 * (told.sums * offset).sum(axis=2)
+            bound = terms[0].sum(axis=1) + terms[1].sum(axis=1) + told.constants
+            scale = cost + np.abs(told.constants) + sum(np.abs(term).sum(axis=1) for term in terms)
+            inside = np.all((asked.boxes[:, 0] <= m) & (m <= asked.boxes[:, 1]), axis=(1, 2))
+            b = _first(inside & (bound > cost + TOLERANCE * scale))
+            if b is not None:
+                raise Contradiction(f"box {b}: its statistics prove {bound[b]:.12g} where it attained {cost:.12g}")
+
+    def _check_counts(self, counts: Array, totals: Array) -> None:
+        if np.any(counts < 0):
+            raise Contradiction("tells a negative count")
+        if self._weight is not None and np.any(np.abs(totals - self._weight) > TOLERANCE * self._weight):
+            raise Contradiction(f"tells counts of {totals[0]:g} in all for rows of weight {self._weight:g}")
+
+
+def _check_bounds_against_points(bounds: list[_Bound], points: list[_Point], symmetry: Symmetry) -> None:
+    """bound(p, b) ≤ f(m) + ⟨p, m⟩ for every known m in b that obeys the rule."""
+    if not bounds:
+        return
+    shape = bounds[0].price.shape
+    same = [(point.obedient(symmetry), point.cost) for point in points if point.centroids.shape == shape]
+    known = [(m, cost) for m, cost in same if m is not None]
+    if not known:
+        return
+    m = np.array([centroids for centroids, _ in known])  # (P, K, D)
+    f = np.array([cost for _, cost in known])
+    boxes = np.array([bound.boxes for bound in bounds])  # (B, 2, K, D)
+    prices = np.array([bound.price for bound in bounds])
+    proven = np.array([bound.bound for bound in bounds])
+    inside = np.all((boxes[:, None, 0] <= m) & (m <= boxes[:, None, 1]), axis=(2, 3))  # (B, P)
+    if not inside.any():
+        return
+    value = f + np.einsum("bkd,pkd->bp", prices, m)
+    scale = np.abs(f) + np.einsum("bkd,pkd->bp", np.abs(prices), np.abs(m)) + np.abs(proven)[:, None]
+    broken = inside & (proven[:, None] > value + TOLERANCE * scale)
+    if broken.any():
+        b, p = (int(i[0]) for i in np.nonzero(broken))
+        raise Contradiction(
+            f"breaks concavity: it proved {proven[b]:.12g} for prices at which centroids of its own have the value "
+            f"{value[b, p]:.12g}"
+        )
+
+
+def _key(symmetry: Symmetry) -> bytes:
+    return symmetry.rule.encode() + (b"" if symmetry.references is None else symmetry.references.tobytes())
+
+
+def box_is_empty(boxes: Array, symmetry: Symmetry) -> bool:
+    """Whether no centroids in the boxes obey the rule, but for a hair; public geometry, so it needs no trust."""
+    lower, upper = boxes
+    if np.any(lower > upper):
+        return True
+    if symmetry.rule != "order":
+        return symmetry.rule == "nearest"  # not convex, and never part of a proof: taken on trust
+    k, d = lower.shape
+    normals = symmetry.normals(k)
+    rows = []
+    for i in range(k):
+        for j in range(i + 1, k):
+            row = np.zeros((k, d))
+            row[i], row[j] = -normals[i, j], normals[i, j]
+            rows.append(row.ravel())
+    if not rows:
+        return False
+    matrix = np.array(rows)
+    size = np.abs(matrix).sum(axis=1)
+    # the largest common slack t of  n·(m_i − m_j) ≥ t ‖n‖₁
+    result = linprog(
+        np.r_[np.zeros(k * d), -1.0],
+        A_ub=np.c_[matrix, size],
+        b_ub=np.zeros(len(rows)),
+        bounds=[*zip(lower.ravel(), upper.ravel(), strict=True), (None, None)],
+        method="highs",
+    )
+    room = TOLERANCE * max(float(np.abs(boxes).max()), 1e-300)
+    return bool(result.status == 0 and -result.fun <= room)
+
+
+def _same_shape(name: str, array: NDArray[np.generic], shape: tuple[int, ...]) -> None:
+    if array.shape != shape:
+        raise Contradiction(f"'{name}' has the shape {array.shape}, asked for was {shape}")
+
+
+def _first(mask: NDArray[np.bool_]) -> int | None:
+    found = np.nonzero(mask)[0]
+    return int(found[0]) if len(found) else None

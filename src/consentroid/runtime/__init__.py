@@ -1,1 +1,0 @@
-"""Transports between coordinator and nodes: siblings behind one call."""

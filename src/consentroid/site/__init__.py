@@ -1,0 +1,1 @@
+"""What runs where the rows are: the worker that answers for one data holder."""

@@ -1,0 +1,163 @@
+"""Every way in gives the same numbers; every bad table gives one sentence with the place and the remedy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from pyarrow import feather
+
+from consentroid.core.errors import InvalidInput
+from consentroid.data.datasets import lung, penguins, rand_hie
+from consentroid.data.tables import Table, as_table, read_table
+
+ROWS = np.array([[1.0, 0.25], [2.5, -3.0], [4.0, 1e-3]])
+NAMES = ("mass", "length")
+
+
+def written(folder: Path) -> list[Path]:
+    frame = pd.DataFrame(ROWS, columns=list(NAMES))
+    frame.to_csv(folder / "a.csv", index=False)
+    frame.to_csv(folder / "b.tsv", index=False, sep="\t")
+    frame.to_csv(folder / "c.txt", index=False, sep=";")
+    frame.to_parquet(folder / "d.parquet")
+    feather.write_feather(pa.table({n: ROWS[:, d] for d, n in enumerate(NAMES)}), str(folder / "e.feather"))
+    np.savez(folder / "f.npz", rows=ROWS, names=np.array(NAMES))
+    return sorted(folder.iterdir())
+
+
+def test_every_file_type_gives_the_same_table(tmp_path: Path) -> None:
+    for path in written(tmp_path):
+        table = read_table(path)
+        assert table.names == NAMES, path
+        np.testing.assert_array_equal(table.rows, ROWS)
+
+
+def test_columns_are_selected_in_the_order_asked_for(tmp_path: Path) -> None:
+    for path in written(tmp_path):
+        table = read_table(path, ["length", "mass"])
+        assert table.names == ("length", "mass")
+        np.testing.assert_array_equal(table.rows, ROWS[:, ::-1])
+
+
+def test_arrays_and_headerless_csv_get_numbered_names(tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", ROWS)
+    np.savez(tmp_path / "b.npz", ROWS)
+    np.savetxt(tmp_path / "c.csv", ROWS, delimiter=",")
+    for path in sorted(tmp_path.iterdir()):
+        table = read_table(path)
+        assert table.names == ("x0", "x1")
+        np.testing.assert_array_equal(table.rows, ROWS)
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        pd.DataFrame(ROWS, columns=list(NAMES)),
+        pl.DataFrame(ROWS, schema=list(NAMES)),
+        pa.table({n: ROWS[:, d] for d, n in enumerate(NAMES)}),
+        Table(NAMES, ROWS),
+    ],
+    ids=["pandas", "polars", "arrow", "table"],
+)
+def test_frames(frame: object) -> None:
+    table = as_table(frame)
+    assert table.names == NAMES
+    np.testing.assert_array_equal(table.rows, ROWS)
+
+
+def test_booleans_are_numbers_of_another_kind(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("x,sick\n1,true\n2,False\n")
+    table = read_table(tmp_path / "a.csv")
+    assert table.kinds == ("number", "boolean")
+    np.testing.assert_array_equal(table.rows, [[1, 1], [2, 0]])
+    assert as_table(pd.DataFrame({"x": [1, 2], "sick": [True, False]})).kinds == ("number", "boolean")
+
+
+def test_missing_values_pass_only_when_allowed(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("x,y\n1,NA\n2,3\n,4\n")
+    with pytest.raises(InvalidInput, match=r"row 1 has a missing value \(NaN\) in column 'y'; impute"):
+        read_table(tmp_path / "a.csv")
+    table = read_table(tmp_path / "a.csv", missing=True)
+    np.testing.assert_array_equal(table.rows, [[1, np.nan], [2, 3], [np.nan, 4]])
+    for frame in (pl.DataFrame({"x": [1, None]}), pd.DataFrame({"x": [1.0, None]}), pa.table({"x": [1, None]})):
+        np.testing.assert_array_equal(as_table(frame, missing=True).rows, [[1], [np.nan]])
+
+
+@pytest.mark.parametrize(
+    ("content", "columns", "message"),
+    [
+        ("x,species\n1,Adelie\n", None, r"column 'species' is not numeric \('Adelie' in row 1\); select numeric"),
+        ("x,y\n1,2\n", ["z"], r"has no column 'z'; it has 'x', 'y'"),
+        ("x,y\n1,2,3\n", None, r"row 1 has 3 cells, the header has 2"),
+        ("x,y\n", None, r"has no rows; leave it out"),
+        ("", None, r"is empty"),
+        ("x,x\n1,2\n", None, r"two columns called 'x'; rename one"),
+        ("x\n1\ntrue\n", None, r"mixes true/false with numbers"),
+        ("x\ninf\n", None, r"row 1 has infinity in column 'x'; replace it"),
+    ],
+)
+def test_bad_csv(tmp_path: Path, content: str, columns: list[str] | None, message: str) -> None:
+    (tmp_path / "bad.csv").write_text(content)
+    with pytest.raises(InvalidInput, match=message) as caught:
+        read_table(tmp_path / "bad.csv", columns)
+    assert "bad.csv" in str(caught.value)
+
+
+def test_bad_files(tmp_path: Path) -> None:
+    for name in ("a.parquet", "a.npy", "a.npz", "a.feather"):
+        (tmp_path / name).write_bytes(b"this is not it")
+        with pytest.raises(InvalidInput, match=name):
+            read_table(tmp_path / name)
+    (tmp_path / "a.xlsx").write_bytes(b"")
+    with pytest.raises(InvalidInput, match=r"file type must be one of .*\.csv"):
+        read_table(tmp_path / "a.xlsx")
+    with pytest.raises(InvalidInput, match="no such file"):
+        read_table(tmp_path / "absent.csv")
+    (tmp_path / "latin.csv").write_bytes("größe\n1\n".encode("latin-1"))
+    with pytest.raises(InvalidInput, match="UTF-8"):
+        read_table(tmp_path / "latin.csv")
+    np.savez(tmp_path / "two.npz", a=ROWS, b=ROWS)
+    with pytest.raises(InvalidInput, match="call the array of rows 'rows'"):
+        read_table(tmp_path / "two.npz")
+
+
+def test_bad_frames() -> None:
+    with pytest.raises(InvalidInput, match=r"column 'island' is not numeric \('Dream'\)"):
+        as_table(pl.DataFrame({"x": [1.0], "island": ["Dream"]}))
+    with pytest.raises(InvalidInput, match="column 'island' is not numeric"):
+        as_table(pd.DataFrame({"island": pd.Categorical(["Dream"])}))
+    with pytest.raises(InvalidInput, match=r"1 dimension"):
+        as_table([1.0, 2.0])
+
+
+def test_data_sets_with_natural_sites() -> None:
+    birds, people, patients = penguins(), rand_hie(year=1), lung()
+    assert {node: table.n_rows for node, table in birds.tables.items()} == {
+        "Biscoe": 167,
+        "Dream": 124,
+        "Torgersen": 51,
+    }
+    assert list(people.tables) == [f"site {i}" for i in range(1, 7)]
+    assert sum(table.n_rows for table in rand_hie().tables.values()) == 20190
+    assert len(patients.tables) == 18
+    assert sum(table.n_rows for table in patients.tables.values()) == 227
+    assert np.isnan(np.concatenate(list(patients.rows.values()))).any()
+    assert not np.isnan(np.concatenate(list(birds.rows.values()))).any()
+    assert birds.features == ("bill_length_mm", "bill_depth_mm", "flipper_length_mm", "body_mass_g")
+
+
+def test_data_sets_that_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(InvalidInput, match="no column 'wings'; it has species"):
+        penguins(["wings"])
+    with pytest.raises(InvalidInput, match=r"column 'species' of .* is not numeric \('Adelie'\)"):
+        penguins(["species"])
+    with pytest.raises(InvalidInput, match="has no rows with"):
+        rand_hie(year=9)
+    monkeypatch.setattr("importlib.util.find_spec", lambda package: None)
+    with pytest.raises(InvalidInput, match="pip install palmerpenguins"):
+        penguins()

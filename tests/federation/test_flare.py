@@ -1,0 +1,252 @@
+"""A real federation: separate processes, mutual TLS, hardened sites. One federation serves all tests."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("nvflare")
+
+from typer.testing import CliRunner
+
+from consentroid.cli.federation import federation_app
+from consentroid.core.errors import FederationFailed, NodeFailed
+from consentroid.federation.job import write_job
+from consentroid.federation.kit import set_private_table
+from flare_federation import FEATURES, NODES, SETTINGS, Running
+
+pytestmark = [
+    pytest.mark.xdist_group("flare"),
+    # the engine's own threads and sockets end with the process
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+    pytest.mark.filterwarnings("ignore:.*:DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore:.*:ResourceWarning"),
+]
+
+
+@pytest.fixture(scope="module")
+def federation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    running = Running(tmp_path_factory.mktemp("federation"))
+    try:
+        running.in_process()  # compiles the solver once, while the processes start
+        yield running
+    finally:
+        running.stop()
+
+
+@pytest.fixture(scope="module")
+def finished(federation: Running) -> Path:
+    """A run by the command that users call."""
+    out = federation.root / "out"
+    lower, upper = federation.domain.lower, federation.domain.upper
+    ranges = ",".join(f"{a!r}:{b!r}" for a, b in zip(lower.tolist(), upper.tolist(), strict=True))
+    command = ["fit", str(federation.kits.admin), "-k", "3", "--gap", "1e-4", "--out", str(out), "--json"]
+    called = CliRunner().invoke(
+        federation_app, [*command, "--domain", ranges, "--features", ",".join(FEATURES)], catch_exceptions=False
+    )
+    assert called.exit_code == 0, called.output
+    assert json.loads(called.stdout)["certified"] is True
+    return out
+
+
+TIMES = {"seconds", "t_sub", "t_update"}
+BYTES = {"bytes_up", "bytes_down"}
+
+
+def test_a_federated_run_has_the_trace_of_a_run_in_one_process(federation: Running, finished: Path) -> None:
+    expected = federation.in_process()
+    lines = [json.loads(line) for line in (finished / "trace.jsonl").read_text().splitlines()]
+    for line, record in zip(lines, expected.history, strict=True):
+        theirs = json.loads(json.dumps(vars(record)))
+        for name in set(theirs) - TIMES - BYTES:
+            assert line[name] == theirs[name], name
+    certificate = json.loads((finished / "certificate.json").read_text())
+    assert certificate == json.loads(json.dumps(expected.certificate.as_dict()))
+    result = json.loads((finished / "result.json").read_text())
+    assert result["centroids"] == expected.centroids.tolist()
+    assert [node["name"] for node in result["nodes"]] == list(NODES)
+
+
+def test_nothing_at_the_server_holds_a_row(federation: Running, finished: Path) -> None:
+    """Neither as text nor as numbers, in any file that the run left at the server or the administrator."""
+    numbers = [row.tobytes() for name in NODES for row in federation.data[name].points]
+    texts = [f"{x:.17g}".encode() for name in NODES for x in federation.data[name].points[:, 0]]
+    files = [p for kit in (federation.kits.server, finished) for p in kit.rglob("*") if p.is_file()]
+    assert any(path.name == "audit.log" for path in files)
+    for path in files:
+        content = path.read_bytes()
+        assert not any(row in content for row in numbers), path
+        extremes = {f"{x:.17g}".encode() for x in (*federation.domain.lower, *federation.domain.upper)}
+        assert not any(text in content for text in set(texts) - extremes), path
+
+
+def test_a_job_written_to_a_folder_runs_by_the_engines_own_means(federation: Running, tmp_path: Path) -> None:
+    """As an administrator of an existing deployment would submit it."""
+    from nvflare.fuel.flare_api.flare_api import new_secure_session
+
+    called = CliRunner().invoke(
+        federation_app, ["job", str(tmp_path / "job"), "--nodes", ",".join(NODES), "-k", "2", "--max-rounds", "2"]
+    )
+    assert called.exit_code == 0, called.output
+    session = new_secure_session("admin@consentroid.org", str(federation.kits.admin))
+    try:
+        job = session.submit_job(str(tmp_path / "job"))
+        meta = session.wait_for_job(job, timeout=90.0, poll_interval=0.5)
+        place = Path(session.download_job_result(job, str(tmp_path / "result")))
+    finally:
+        session.close()
+    assert meta["status"] == "FINISHED:COMPLETED"
+    assert json.loads((place / "workspace" / "consentroid" / "result.json").read_text())["n_clusters"] == 2
+
+
+def refused(federation: Running, job: Path, patience: float = 60.0) -> str:
+    """The status of a job that must not run, and what its server says of it."""
+    with federation.administrator() as administrator:
+        try:
+            identity = administrator._command("submit_job", str(job))
+        except FederationFailed as error:
+            return str(error)
+        deadline = time.monotonic() + patience
+        while time.monotonic() < deadline:
+            meta = administrator._command("get_job_meta", identity)
+            if meta["status"].startswith("FINISHED"):
+                return f"{meta['status']} {meta.get('job_deploy_detail')}"
+            time.sleep(0.3)
+    raise AssertionError("the job did not end")
+
+
+def test_code_shipped_with_a_job_is_refused(federation: Running, tmp_path: Path) -> None:
+    job = write_job(tmp_path / "job", federation.arguments())
+    marker = tmp_path / "ran"
+    custom = job / "app" / "custom"
+    custom.mkdir()
+    (custom / "sitecustomize.py").write_text(f"open({str(marker)!r}, 'w')\n")
+    said = refused(federation, job)
+    assert "COMPLETED" not in said
+    assert re.search("BYOC|not permitted|not authorized|FAILED_TO_RUN", said), said
+    assert not marker.exists()
+
+
+def test_a_component_outside_the_allow_list_is_refused_by_the_site(federation: Running, tmp_path: Path) -> None:
+    job = write_job(tmp_path / "job", federation.arguments())
+    marker = tmp_path / "ran"
+    config = job / "app" / "config" / "config_fed_client.json"
+    client = json.loads(config.read_text())
+    client["executors"][0]["executor"] = {"path": "subprocess.Popen", "args": {"args": ["touch", str(marker)]}}
+    config.write_text(json.dumps(client))
+    said = refused(federation, job, patience=120.0)
+    assert "COMPLETED" not in said
+    assert not marker.exists()
+    log = (federation.kits.node("north") / "process.log").read_text()
+    assert "Component 'subprocess.Popen' at config path" in log
+    assert "is not in allow_list" in log
+
+
+def test_a_job_cannot_tell_the_site_what_to_read() -> None:
+    from consentroid.federation.site import ConsentroidSite
+
+    with pytest.raises(TypeError):
+        ConsentroidSite(data="/etc/passwd")  # type: ignore[call-arg]
+
+
+def test_a_node_with_other_columns_refuses_with_its_reason(federation: Running, tmp_path: Path) -> None:
+    with federation.administrator() as administrator, pytest.raises(NodeFailed) as caught:
+        administrator.fit(federation.arguments(features=("width", "height")), tmp_path / "out")
+    assert caught.value.node == "north"
+    assert "features ['height', 'width'] differ from those agreed, ['width', 'height']" in caught.value.reason
+    assert "resumes the run" in caught.value.reason
+
+
+def test_the_server_hangs_up_on_those_without_a_certificate_of_the_federation(federation: Running) -> None:
+    startup = federation.kits.node("north") / "startup"
+    target = json.loads((startup / "fed_client.json").read_text())["servers"][0]["service"]["target"]
+    port = int(target.rpartition(":")[2])
+
+    def answer(context: ssl.SSLContext) -> bytes:
+        with (
+            socket.create_connection(("localhost", port), timeout=5) as plain,
+            context.wrap_socket(plain, server_hostname="localhost") as line,
+        ):
+            line.settimeout(5)
+            return line.recv(1)  # the server speaks first only to those that it knows
+
+    stranger = ssl.create_default_context(cafile=str(startup / "rootCA.pem"))
+    stranger.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    with pytest.raises((ssl.SSLError, ConnectionError)):
+        answer(stranger)
+    with pytest.raises(ssl.SSLError):  # and a client refuses a server that its federation did not certify
+        answer(ssl.create_default_context())
+
+
+def test_the_node_command_serves_and_stops_without_leaving_a_process(federation: Running) -> None:
+    import psutil
+
+    federation.members["west"].stop()
+    command = [sys.executable, "-m", "consentroid.cli.main", "node", "start", str(federation.kits.node("west"))]
+    command += ["--data", str(federation.root / "west.csv")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as node:
+        try:
+            with federation.administrator() as administrator:
+                administrator.wait_for_nodes(NODES, {"west": time.time()})
+            family = psutil.Process(node.pid).children(recursive=True)
+            assert family
+            node.send_signal(signal.SIGINT)
+            said, _ = node.communicate(timeout=30)
+        finally:
+            node.kill()
+            federation.start("west")
+    assert "Node 'west' offers 15 rows with height, width" in said
+    psutil.wait_procs(family, timeout=10)
+    assert not any(process.is_running() for process in family)
+
+
+def test_the_kits_are_hardened(federation: Running) -> None:
+    for name in NODES:
+        kit = federation.kits.node(name)
+        resources = json.loads((kit / "local" / "resources.json").read_text())
+        assert resources["allow_log_streaming"] is False
+        assert resources["class_list_enforcement_mode"] == "enforce"
+        assert [path for path in resources["class_allow_list"] if path.startswith("consentroid.")] == [
+            "consentroid.federation.site.ConsentroidSite"
+        ]
+        assert "site_log_streamer" not in {component["id"] for component in resources["components"]}
+        roles = json.loads((kit / "local" / "authorization.json").read_text())["permissions"]
+        for role, rights in roles.items():
+            assert isinstance(rights, dict), role
+            assert rights.get("byoc", "none") == "none"
+            assert rights.get("shell_commands", "none") == "none"
+        assert json.loads((kit / "startup" / "fed_client.json").read_text())["client"]["connection_security"] == "mtls"
+        assert os.stat(kit / "startup" / "client.key").st_mode & 0o077 == 0
+
+
+def test_a_private_table_is_told_to_its_own_kit_alone(federation: Running) -> None:
+    set_private_table(federation.kits.node("west"), federation.root / "west.csv", FEATURES)
+    told = json.loads((federation.kits.node("west") / "local" / "consentroid.json").read_text())
+    assert told == {"data": str(federation.root / "west.csv"), "columns": list(FEATURES)}
+    others = [federation.kits.server, federation.kits.admin, federation.kits.node("north")]
+    for kit in others:
+        for path in (kit / "local").iterdir():
+            assert "west.csv" not in path.read_text()
+
+
+def test_the_settings_of_a_job_reach_the_coordinator_unchanged(federation: Running) -> None:
+    from consentroid.federation.job import JobArguments
+
+    made = federation.arguments(SETTINGS)
+    again = JobArguments.checked(json.loads(json.dumps(made.as_dict())))
+    assert again.settings == made.settings
+    assert np.array_equal(again.domain.lower, federation.domain.lower)  # type: ignore[union-attr]
+    assert again.as_dict() == made.as_dict()

@@ -1,0 +1,230 @@
+"""Messages as bytes: what is written is read back, and nothing else is read."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+import typing
+
+import msgpack
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.testing import assert_array_equal
+
+from consentroid.core.errors import MalformedMessage
+from consentroid.core.problem import NodeData
+from consentroid.paper.worker import PaperWorker
+from consentroid.protocol import codec, messages
+from consentroid.protocol.messages import (
+    Counted,
+    Describe,
+    Description,
+    Evaluate,
+    Evaluated,
+    Failure,
+    Query,
+    Reply,
+    Solve,
+    Solved,
+    Statistics,
+)
+from consentroid.transport.inprocess import InProcessTransport
+from consentroid.transport.metered import MeteredTransport, WireTransport
+
+
+def a_query(rng: np.random.Generator, b: int = 2, k: int = 3, d: int = 2, c: int = 1) -> Query:
+    return Query(
+        round=7,
+        rule="order",
+        references=rng.normal(size=(k, d)),
+        solve=Solve(rng.normal(size=(b, 2, k, d)), rng.normal(size=(b, k, d)), seconds=1.5),
+        statistics=Statistics(rng.normal(size=(b + 1, 2, k, d))),
+        evaluate=Evaluate(rng.normal(size=(c, k, d))),
+    )
+
+
+def a_reply(rng: np.random.Generator, b: int = 2, k: int = 3, d: int = 2, c: int = 1) -> Reply:
+    return Reply(
+        round=7,
+        node="north",
+        solved=Solved(
+            np.array([np.inf] + [1.0] * (b - 1)), rng.normal(size=b), rng.normal(size=(b, k, d)), rng.random(b) < 0.5
+        ),
+        counted=Counted(rng.random((b + 1, k)), rng.normal(size=(b + 1, k, d)), rng.random(b + 1), np.zeros(b + 1)),
+        evaluated=Evaluated(rng.random(c), rng.random((c, k)), rng.normal(size=(c, k, d))),
+        seconds=0.25,
+    )
+
+
+def assert_same(left: object, right: object) -> None:
+    assert type(left) is type(right)
+    for field in dataclasses.fields(left):  # type: ignore[arg-type]
+        a, b = getattr(left, field.name), getattr(right, field.name)
+        if dataclasses.is_dataclass(a):
+            assert_same(a, b)
+        elif isinstance(a, np.ndarray):
+            assert_array_equal(a, b)
+            assert a.dtype == b.dtype
+        else:
+            assert a == b
+
+
+SAMPLES = [
+    Describe(3),
+    Describe(3, np.zeros(2), np.ones(2), ("age", "weight")),
+    Query(0),
+    a_query(np.random.default_rng(1)),
+    Description("north", 10, 2, 3, 10.0, ("age", "weight"), np.zeros(2), np.ones(2)),
+    Description("Münster", 10, 2, 3, 10.0),
+    Reply(1, "north"),
+    a_reply(np.random.default_rng(2)),
+    Failure("south", "InvalidInput: row 3", 4),
+]
+
+
+@pytest.mark.parametrize("message", SAMPLES, ids=lambda message: type(message).__name__)
+def test_a_message_survives_the_wire(message: object) -> None:
+    decode = codec.decode_request if isinstance(message, codec.REQUESTS) else codec.decode_response
+    assert_same(decode(codec.encode(message)), message)  # type: ignore[arg-type]
+
+
+@given(st.integers(0, 4), st.integers(1, 4), st.integers(1, 4), st.integers(0, 3), st.integers(0, 2**32 - 1))
+def test_any_sizes_survive_the_wire(b: int, k: int, d: int, c: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    query, reply = a_query(rng, b, k, d, c), a_reply(rng, max(b, 1), k, d, c)
+    assert_same(codec.decode_request(codec.encode(query)), query)
+    assert_same(codec.decode_response(codec.encode(reply)), reply)
+
+
+def test_every_array_field_of_every_message_has_a_shape() -> None:
+    arrays, kinds = set(), list(codec.TYPES.values())
+    for kind in kinds:
+        for name, hint in codec.fields_of(kind).items():
+            hint, _ = codec._required(hint)
+            if dataclasses.is_dataclass(hint):
+                kinds.append(hint)
+            elif typing.get_origin(hint) is np.ndarray:
+                arrays.add(f"{kind.__name__}.{name}")
+    assert arrays == set(codec.SHAPES)
+    declared = {one for one in vars(messages).values() if dataclasses.is_dataclass(one)}
+    assert set(kinds) == declared
+
+
+def _with(path: str, value: object) -> bytes:
+    """A good reply with one field of its frame replaced."""
+    frame = msgpack.unpackb(codec.encode(a_reply(np.random.default_rng(3))))
+    *parents, leaf = path.split(".")
+    place = frame
+    for name in parents:
+        place = place[name]
+    place[leaf] = value
+    return msgpack.packb(frame)
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"", "not a msgpack"),
+        (b"\x93\x01\x02", "not a msgpack"),
+        (b"\xde\xff\xff", "not a msgpack"),
+        (msgpack.packb([1, 2, 3]), "frame must hold"),
+        (_with("consentroid", 2), "protocol version 2"),
+        (_with("consentroid", True), "protocol version True"),
+        (_with("type", "Query"), "unexpected message type"),
+        (_with("type", "os.system"), "unexpected message type"),
+        (_with("body.rows", [1.0]), "exactly the fields"),
+        (_with("body.round", 1.5), "Reply.round"),
+        (_with("body.round", True), "Reply.round"),
+        (_with("body.node", None), "Reply.node is missing"),
+        (_with("body.node", "n" * 5000), "Reply.node"),
+        (_with("body.seconds", float("nan")), "Reply.seconds"),
+        (_with("body.seconds", float("inf")), "Reply.seconds"),
+        (_with("body.solved.bounds", ["f8", [2], np.array([np.nan, 1.0]).tobytes()]), "Solved.bounds holds nan"),
+        (_with("body.solved.bounds", ["f8", [3], np.ones(3).tobytes()]), "B=3"),
+        (_with("body.solved.bounds", ["f8", [2], np.ones(3).tobytes()]), "bytes"),
+        (_with("body.solved.bounds", ["f8", [-2], np.ones(2).tobytes()]), "shape"),
+        (_with("body.solved.bounds", ["f8", [2, 1], np.ones(2).tobytes()]), "dimension"),
+        (_with("body.solved.bounds", ["O", [2], np.ones(2).tobytes()]), "kind f8"),
+        (_with("body.solved.optimal", ["b1", [2], b"\x00\x02"]), "neither true nor false"),
+        (_with("body.evaluated.costs", ["f8", [1], np.array([np.inf]).tobytes()]), "Evaluated.costs holds inf"),
+        (_with("body.evaluated.sums", ["f8", [1, 4, 2], np.ones(8).tobytes()]), "K=3"),
+    ],
+)
+def test_what_is_not_a_reply_is_refused_with_its_reason(data: bytes, reason: str) -> None:
+    with pytest.raises(MalformedMessage, match=reason):
+        codec.decode_response(data)
+
+
+def test_extension_types_are_refused() -> None:
+    """Extensions are where msgpack users hide pickles."""
+    with pytest.raises(MalformedMessage):
+        codec.decode_response(_with("body.node", msgpack.ExtType(1, b"payload")))
+
+
+def test_a_message_that_would_be_refused_is_not_sent() -> None:
+    with pytest.raises(MalformedMessage, match=r"Evaluate\.candidates"):
+        codec.encode(Query(1, references=np.zeros((2, 2)), rule="order", evaluate=Evaluate(np.zeros((1, 3, 2)))))
+    with pytest.raises(MalformedMessage, match=r"Solve\.prices holds nan"):
+        codec.encode(Query(1, solve=Solve(np.zeros((1, 2, 1, 1)), np.full((1, 1, 1), np.nan))))
+
+
+def test_a_long_reason_is_cut_rather_than_lost() -> None:
+    assert len(codec.decode_response(codec.encode(Failure("north", "x" * 10_000))).reason) == codec.MAX_TEXT  # type: ignore[union-attr]
+
+
+def test_ten_thousand_mutated_replies_are_decoded_or_refused_but_never_crash() -> None:
+    source = random.Random(5)
+    originals = [codec.encode(message) for message in SAMPLES if isinstance(message, codec.RESPONSES)]
+    refused = 0
+    for _ in range(10_000):
+        data = bytearray(source.choice(originals))
+        for _ in range(source.randint(1, 6)):
+            action, at = source.randrange(4), source.randrange(len(data) or 1)
+            if action == 0 and data:
+                data[at] = source.randrange(256)
+            elif action == 1:
+                del data[at : at + source.randint(1, 9)]
+            elif action == 2:
+                data[at:at] = source.randbytes(source.randint(1, 9))
+            else:
+                other = source.choice(originals)
+                data[at:] = other[source.randrange(len(other)) :]
+        try:
+            message = codec.decode_response(bytes(data))
+        except MalformedMessage:
+            refused += 1
+        else:  # a flipped bit inside a number leaves a well-formed message, which must be encodable again
+            codec.decode_response(codec.encode(message))
+    assert refused > 5_000
+
+
+def test_metering_counts_the_bytes_of_both_directions() -> None:
+    rows = np.random.default_rng(0).normal(size=(6, 2))
+    workers = [PaperWorker(NodeData.checked(name, rows)) for name in ("a", "b")]
+    query = Query(1, evaluate=Evaluate(rows[None, :3]))
+    for wrapped in (
+        MeteredTransport(InProcessTransport(workers)),
+        WireTransport(InProcessTransport(workers), record=True),
+    ):
+        replies = wrapped.exchange([query, query])
+        assert wrapped.bytes_down == 2 * len(codec.encode(query))
+        assert wrapped.bytes_up == sum(len(codec.encode(reply)) for reply in replies)
+        assert wrapped.nodes == ("a", "b")
+        wrapped.close()
+
+
+def test_a_reply_that_cannot_be_encoded_is_a_failure_of_its_node() -> None:
+    class Broken:
+        nodes = ("a",)
+
+        def exchange(self, requests: object) -> list[messages.Response]:
+            return [Reply(3, "a", evaluated=Evaluated(np.array([np.nan]), np.zeros((1, 1)), np.zeros((1, 1, 1))))]
+
+        def close(self) -> None: ...
+
+    (answer,) = WireTransport(Broken()).exchange([Query(3)])
+    assert isinstance(answer, Failure)
+    assert answer.node == "a"
+    assert "Evaluated.costs holds nan" in answer.reason
