@@ -1,14 +1,12 @@
-"""All that ever crosses between coordinator and nodes. Rows are not among it.
+"""All that ever crosses between coordinator and sites. Rows and their prices are not among it.
 
-Coordinator → node: `Describe` once, then one `Query` a round. Node → coordinator: `Description`, `Reply`, or a
-`Failure` (a value, not a crash). A query may ask for three kinds of work at once, so that one exchange serves a round:
+Coordinator → site: `Describe` once, then one `PriceQuery` (our proof) or `Query` (the paper) per exchange. Site →
+coordinator: `Description`, `PriceReply`, `Reply`, or a `Failure` (a value, not a crash). A query may ask for several
+kinds of work at once, done in the order of its fields, so that one exchange serves a step. Every array of a `PriceReply`
+is a sum over the site's rows: what all sites hold together is the sum of their replies.
 
-* `Solve`: the priced node problem `Individual_Clustering_Problem` on B boxes → bound, value, centroids for each.
-* `Statistics`: the cheap bound on B boxes → counts, sums and costs of the rows whose cluster is decided there.
-* `Evaluate`: C candidate centroids → cost (`Node_Objective`), counts and sums, so that the coordinator can take exact
-  Lloyd steps over all nodes.
-
-`docs/disclosure.md` says what each field reveals. Shapes: B boxes, C candidates, K clusters, D features.
+`docs/disclosure.md` says what each field reveals. Letters of shapes: B boxes, C candidates, D features, K clusters,
+P points, Q new columns, S columns, T cuts.
 """
 
 from __future__ import annotations
@@ -96,7 +94,7 @@ class Counted:
 class Evaluated:
     costs: Array  # (C,)
     counts: Array  # (C, K)
-    sums: Array  # (C, K, D)
+    offsets: Array  # (C, K, D) Σ w (x − m_k) over the rows of cluster k
 
 
 @dataclass(frozen=True)
@@ -109,6 +107,194 @@ class Reply:
     seconds: float = 0.0
 
 
+# ---------------------------------------------------------------- row prices: what the coordinator asks
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Weight, sum and products of the rows about a reference point: for axes and scale."""
+
+    reference: Array  # (D,)
+
+
+@dataclass(frozen=True)
+class Coordinates:
+    """From now on y = (x − origin) · basis · scale. Prices and columns of earlier coordinates are forgotten."""
+
+    origin: Array  # (D,)
+    basis: Array  # (D, D), orthogonal up to rounding
+    scale: float  # a power of two
+
+
+@dataclass(frozen=True)
+class StartPrices:
+    """λ_j halfway between the least and the second least squared distance to the centroids (one: 1.5 times it)."""
+
+    slot: int
+    centroids: Array  # (K, D), as y
+
+
+@dataclass(frozen=True)
+class MovePrices:
+    """λ_j = max(0, λ̂_j + τ (1 − Σ_{c∋j} z_c)) into `slot`, from the prices λ̂ in `centre` and all columns."""
+
+    slot: int
+    centre: int
+    tau: float
+    z: Array  # (S,)
+
+
+@dataclass(frozen=True)
+class MakeColumns:
+    """Keep some columns and add one per point m: S = {j : |y_j − m|² < λ_j} under the prices in `slot`."""
+
+    slot: int
+    centre: int
+    kept: NDArray[np.bool_]  # (S,)
+    points: Array  # (Q, D)
+
+
+@dataclass(frozen=True)
+class Trim:
+    """One step of trimmed Lloyd from each point: value of f, weight and offset of the rows with d < λ."""
+
+    slot: int
+    points: Array  # (P, D)
+
+
+@dataclass(frozen=True)
+class Examine:
+    """Boxes of centroids: what the rows say about f there (`site/kernels/boxes.py`)."""
+
+    slot: int
+    lower: Array  # (B, D)
+    upper: Array  # (B, D)
+    held: NDArray[np.bool_]  # (B, D) coordinates in which the box touches a face of its cell: no shift there
+    steepness: Array  # (B,) μ of the cuts is a few multiples of this times the width
+    keys: NDArray[np.int64]  # (B,) names of the boxes, for children to refer to
+    parents: NDArray[np.int64]  # (B,) −1: none; only a short cut, a site that forgot the parent looks at all rows
+
+
+@dataclass(frozen=True)
+class Claim:
+    """The same boxes once more, for the certificate: minorant, in-rows, and the cuts that were used."""
+
+    slot: int
+    lower: Array  # (B, D)
+    upper: Array  # (B, D)
+    held: NDArray[np.bool_]  # (B, D)
+    cut_box: NDArray[np.int64]  # (T,) index of the cut's box
+    cut_axis: NDArray[np.int64]  # (T,)
+    cut_side: NDArray[np.int64]  # (T,) 0: no minimiser at or above the threshold, 1: none at or below
+    cut_at: Array  # (T,) threshold
+    cut_mu: Array  # (T,)
+
+
+@dataclass(frozen=True)
+class KeepPrices:
+    """Write the prices of these slots to the site's private file; only its digest crosses."""
+
+    slots: NDArray[np.int64]  # (L,)
+
+
+@dataclass(frozen=True)
+class PriceQuery:
+    """`step` numbers the queries that change a site's prices or columns: one that was lost is sent again, one that
+    was already done is answered from memory, and a site that restarted is sent all of them."""
+
+    round: int
+    step: int = 0
+    moments: Moments | None = None
+    coordinates: Coordinates | None = None
+    start: StartPrices | None = None
+    move: MovePrices | None = None
+    columns: MakeColumns | None = None
+    trim: Trim | None = None
+    examine: Examine | None = None
+    claim: Claim | None = None
+    evaluate: Evaluate | None = None
+    keep: KeepPrices | None = None
+
+
+# ---------------------------------------------------------------- row prices: what a site answers
+
+
+@dataclass(frozen=True)
+class MomentSums:
+    weight: float
+    sums: Array  # (D,) Σ w (x − reference)
+    products: Array  # (D, D) Σ w (x − reference)(x − reference)ᵀ
+
+
+@dataclass(frozen=True)
+class Located:
+    """What rounding the coordinates can cost: Σ_j w_j |e_j|², rounded up."""
+
+    scatter_error: float
+
+
+@dataclass(frozen=True)
+class Priced:
+    total: float  # Σ w λ, rounded down
+    column_prices: Array  # (S,) Σ_{S_c} w λ
+
+
+@dataclass(frozen=True)
+class ColumnSums:
+    costs: Array  # (Q,) Σ_{S_c} w d
+    sizes: Array  # (Q,) Σ_{S_c} w
+    overlaps: Array  # (Q, S) Σ_{S_c ∩ S_c'} w with all columns, the new ones last
+    prices: Array  # (Q,) Σ_{S_c} w λ
+    centre_prices: Array  # (Q,) Σ_{S_c} w λ̂
+
+
+@dataclass(frozen=True)
+class Trimmed:
+    values: Array  # (P,) f(m)
+    weights: Array  # (P,)
+    offsets: Array  # (P, D) Σ w (y − m) over the rows with d < λ
+
+
+@dataclass(frozen=True)
+class BoxSums:
+    minorants: Array  # (B, D+2) W, V, C of the joint minorant, C rounded down
+    insides: Array  # (B, D+2) the same of the in-rows alone
+    undecided: Array  # (B,) weight of the undecided rows
+    worth: Array  # (B,) Σ_und w (λ − a), rounded up
+    cuts: Array  # (B, D, 2, 3, 4) stationarity sums for both sides, three thresholds and four μ, rounded up
+    scores: Array  # (B, D) where splitting gains most
+
+
+@dataclass(frozen=True)
+class ClaimSums:
+    minorants: Array  # (B, D+2)
+    insides: Array  # (B, D+2)
+    cuts: Array  # (T,) stationarity sums, rounded up
+
+
+@dataclass(frozen=True)
+class PricesKept:
+    digest: str  # of the site's private price file
+    totals: Array  # (L,) Σ w λ of each slot, rounded down
+
+
+@dataclass(frozen=True)
+class PriceReply:
+    round: int
+    node: str
+    step: int = 0
+    moments: MomentSums | None = None
+    located: Located | None = None
+    priced: Priced | None = None
+    columns: ColumnSums | None = None
+    trimmed: Trimmed | None = None
+    boxes: BoxSums | None = None
+    claimed: ClaimSums | None = None
+    evaluated: Evaluated | None = None
+    kept: PricesKept | None = None
+    seconds: float = 0.0
+
+
 @dataclass(frozen=True)
 class Failure:
     """Why there is no reply from a node."""
@@ -118,5 +304,5 @@ class Failure:
     round: int = -1
 
 
-Request = Describe | Query
-Response = Description | Reply | Failure
+Request = Describe | PriceQuery | Query
+Response = Description | PriceReply | Reply | Failure
