@@ -14,14 +14,16 @@ from hypothesis import strategies as st
 from numba.core.dispatcher import Dispatcher
 
 import consentroid
-from consentroid.paper.node import _cache
+from consentroid.core import kernel_cache
+from consentroid.paper.node._batch import solve_batch
 from consentroid.paper.node._kernels import inner_sign, value_above
 
 
 def kernels() -> dict[str, Dispatcher]:
     found = {}
     for module in pkgutil.walk_packages(consentroid.__path__, "consentroid."):
-        if module.name.rsplit(".", 1)[-1].startswith("_") and not module.name.endswith("__"):
+        private = module.name.rsplit(".", 1)[-1].startswith("_") and not module.name.endswith("__")
+        if private or module.name.startswith("consentroid.site.kernels."):
             for name, member in vars(importlib.import_module(module.name)).items():
                 if isinstance(member, Dispatcher):
                     found[f"{module.name}.{name}"] = member
@@ -71,16 +73,18 @@ def test_values_are_rounded_up(seed: int, scale: float) -> None:
 
 def test_a_changed_kernel_file_drops_what_was_compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Point:
+        py_func = solve_batch.py_func
+
         class stats:
             cache_path = str(tmp_path)
 
-    monkeypatch.setattr(_cache, "entry_points", [Point])
+    monkeypatch.setattr(kernel_cache, "entry_points", [Point])
     index, foreign = tmp_path / "_batch.solve_batch-1.py311.nbi", tmp_path / "other.f-1.py311.nbi"
     index.touch()
     foreign.touch()
-    _cache.drop_stale()
+    kernel_cache.drop_stale("paper")
     assert not index.exists()
     assert foreign.exists()
     index.touch()
-    _cache.drop_stale()
+    kernel_cache.drop_stale("paper")
     assert index.exists()  # sources unchanged since the last import

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..node._compile import kernel
+from ...core.compile import kernel
 from ..node._kernels import clamp, copy_into
 
 NEAREST_TOLERANCE, NEAREST_GAP = 1e-9, 1e-4

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..node._compile import entry, kernel
+from ...core.compile import entry, kernel
 from ..node._kernels import ROUNDING, copy_into
 from ..node._search import enqueue
 from ..node._separation import MOST_FEATURES, first_cones, n_cones, separable

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..node._compile import entry
+from ...core.compile import entry
 from ..node._kernels import NONE, ORDER, clamp, least_payment, value_above
 from ..node._scaling import base_margin, excluded, scaled_model, unscale_down
 from ._search import FINISHED, NODES, STATE, open_bound, run_trail, start_trail

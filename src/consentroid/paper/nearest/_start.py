@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..node._compile import kernel
+from ...core.compile import kernel
 from ..node._kernels import ROUNDING, clamp, copy_into
 from ..node._order import TOTAL, WEIGHT
 from ..node._start import assign

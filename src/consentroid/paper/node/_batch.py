@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ._compile import bare, entry, kernel
+from ...core.compile import bare, entry, kernel
 from ._kernels import NONE, ROUNDING, copy_into, least_payment
 from ._order import SQUARE, TOTAL, WEIGHT, price_margin, shift_price
 from ._order_interior import pairs_exclude

@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ...core.compile import entry, kernel
 from ._batch import INFEASIBLE, OPTIMAL, UNFINISHED, middle_of
 from ._chords import examine
-from ._compile import entry, kernel
 from ._kernels import ORDER, ROUNDING, copy_into, least_payment
 from ._order import make_pairs
 from ._order_interior import pairs_exclude

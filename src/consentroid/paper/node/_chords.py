@@ -21,7 +21,7 @@ import math
 
 import numpy as np
 
-from ._compile import kernel
+from ...core.compile import kernel
 from ._kernels import NONE, ROUNDING, TINY, clamp, copy_into
 from ._order import TOTAL, WEIGHT, ascend_order, order_violation, price_margin
 

@@ -14,7 +14,7 @@ import math
 
 import numpy as np
 
-from ._compile import bare, kernel
+from ...core.compile import bare, kernel
 
 ROUNDING = 2.0**-53
 TINY = 1e-290  # absolute floor of every margin in scaled units: covers underflow

@@ -16,7 +16,7 @@ import math
 
 import numpy as np
 
-from ._compile import entry, kernel
+from ...core.compile import entry, kernel
 from ._kernels import ROUNDING, TINY
 from ._recover import recover
 from ._scaling import scaled_model, unscale_down

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ._compile import bare, inlined, kernel
+from ...core.compile import bare, inlined, kernel
 from ._kernels import ROUNDING, clamp
 
 WEIGHT, SQUARE, TOTAL = 0, 1, 2  # places in an assigned part (K, D+2): weight, squares, weighted sum

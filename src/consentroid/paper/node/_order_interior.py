@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ._compile import kernel
+from ...core.compile import kernel
 from ._kernels import ROUNDING, TINY
 from ._order import TOTAL, WEIGHT, solve_symmetric
 

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from ._compile import bare, entry, kernel
+from ...core.compile import bare, entry, kernel
 from ._tree import select
 
 

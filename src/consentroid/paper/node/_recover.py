@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ._compile import kernel
+from ...core.compile import kernel
 from ._kernels import NONE, ROUNDING, clamp, copy_into, inner_sign, obeys_order, relabel_to_order, value_above
 from ._order_interior import settle_order
 from ._start import assign

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ._compile import bare, kernel
+from ...core.compile import bare, kernel
 from ._kernels import NONE, ROUNDING, TINY, down, order_excludes, up
 from ._order import make_pairs, price_margin, relative_rounding
 from ._search import Model

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ._compile import bare, inlined, kernel
+from ...core.compile import bare, inlined, kernel
 from ._kernels import NONE, clamp, copy_into
 from ._order import SQUARE, TOTAL, WEIGHT, Pairs, ascend_order, order_violation, price_margin, shift_price
 from ._order_interior import settle_order

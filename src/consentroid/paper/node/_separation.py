@@ -9,7 +9,7 @@ feature its sign; an assignment whose directions go all round holds no optimum t
 
 from __future__ import annotations
 
-from ._compile import bare, kernel
+from ...core.compile import bare, kernel
 
 MOST_FEATURES = 2
 SURE = 1e-14  # relative size from which a cross product's sign is certain

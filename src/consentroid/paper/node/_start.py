@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ._compile import bare, entry, kernel
+from ...core.compile import bare, entry, kernel
 from ._kernels import NONE, clamp, copy_into, minimiser
 from ._order import TOTAL, WEIGHT, ascend_order, order_violation
 from ._search import ACCEPTED_VIOLATION, ALL_STEPS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ._compile import entry, kernel
+from ...core.compile import entry, kernel
 from ._kernels import NONE, copy_into
 from ._order import make_pairs, relative_rounding
 from ._scaling import base_margin

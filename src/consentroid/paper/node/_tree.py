@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ._compile import bare, entry, kernel
+from ...core.compile import bare, entry, kernel
 from ._kernels import ROUNDING, TINY, down, up
 
 

@@ -13,11 +13,11 @@ from typing import Literal
 import numpy as np
 
 from ...core.arrays import Array
+from ...core.kernel_cache import drop_stale
 from ...core.symmetry import Symmetry
 from ...protocol.messages import Counted, Solved
 from ..nearest.regime import relaxed_to_order, search_nearest
 from ._batch import INFEASIBLE, OPTIMAL, UNFINISHED
-from ._cache import drop_stale
 from ._kernels import NEAREST
 from ._tree import count_batch
 from .base import Budget, NodeProblem, NodeSolution, Status
@@ -28,7 +28,7 @@ Regime = Literal["auto", "assignments", "boxes"]
 
 MOST_ASSIGNED = 64, 256  # rows up to which assignments are searched first: in up to two features, in more
 
-drop_stale()
+drop_stale("paper")
 
 
 class ExactSolver:
