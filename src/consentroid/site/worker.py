@@ -1,32 +1,57 @@
-"""The node's side of the protocol: holds the rows, answers requests, tells nothing else."""
+"""The site's side of the protocol: holds the rows, answers requests, tells nothing else."""
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 
 from ..core.errors import NodeRefused
+from ..core.kernel_cache import drop_stale
 from ..core.problem import Domain, NodeData
 from ..protocol.messages import (
     Describe,
     Description,
     Evaluate,
     Evaluated,
+    Failure,
+    Moments,
+    MomentSums,
+    PriceQuery,
+    PriceReply,
     Query,
     Reply,
     Request,
     Response,
 )
+from .kernels.boxes import EPS
+from .kernels.columns import assign_rows
+from .prices import PricedRows, in_parallel
+
+drop_stale()
+
+PARALLEL_WORK = 200_000  # rows × features below which one thread is faster than two
 
 
 class SiteWorker:
-    """Answers for one data holder. Keeps no state that a lost message could corrupt, only caches."""
+    """Answers for one data holder. A lost or repeated message corrupts nothing: queries that change prices or columns
+    are numbered, a repeated one is answered from memory, and one that does not follow is refused as out of step."""
 
-    def __init__(self, data: NodeData, features: Sequence[str] = ()) -> None:
+    def __init__(self, data: NodeData, features: Sequence[str] = (), price_file: Path | None = None) -> None:
         self._data = data
         self._features = tuple(features)
+        self._price_file = price_file
+        kept = data.weights > 0
+        self._x, self._w = np.ascontiguousarray(data.points[kept]), np.ascontiguousarray(data.weights[kept])
+        several = (os.cpu_count() or 1) > 1
+        self._pool = ThreadPoolExecutor(thread_name_prefix="site") if several else None
+        self._prices = PricedRows(self._x, self._w, self._pool)
+        self._step = 0
+        self._last: PriceReply | None = None
 
     @property
     def name(self) -> str:
@@ -35,7 +60,11 @@ class SiteWorker:
     def answer(self, request: Request) -> Response:
         if isinstance(request, Describe):
             return self._describe(request)
+        if isinstance(request, PriceQuery):
+            return self._price(request)
         return self._reply(request)
+
+    # ------------------------------------------------------------------ who takes part
 
     def _describe(self, request: Describe) -> Description:
         data = self._data
@@ -44,7 +73,7 @@ class SiteWorker:
                 f"features {list(self._features)} differ from those agreed, {list(request.features)}; "
                 "select and order the columns alike at every node"
             )
-        points = data.points[data.weights > 0]
+        points = self._x
         known = request.lower is not None and request.upper is not None
         if known:
             domain = Domain(np.asarray(request.lower), np.asarray(request.upper))
@@ -66,6 +95,48 @@ class SiteWorker:
             upper=None if known else points.max(axis=0),
         )
 
+    # ------------------------------------------------------------------ row prices
+
+    def _price(self, query: PriceQuery) -> PriceReply | Failure:
+        started = time.perf_counter()
+        changes = any(part is not None for part in (query.coordinates, query.start, query.move, query.columns))
+        if changes and query.step == self._step and self._last is not None and self._last.round == query.round:
+            return self._last
+        begins = query.coordinates is not None
+        if not begins and query.step != self._step + changes:
+            return Failure(self.name, f"out of step: at {self._step}, asked for {query.step}", query.round)
+        prices = self._prices
+        reply = PriceReply(
+            round=query.round,
+            node=self.name,
+            step=query.step,
+            moments=None if query.moments is None else self._moments(query.moments),
+            located=None if query.coordinates is None else prices.locate(query.coordinates),
+            priced=self._new_prices(query),
+            columns=None if query.columns is None else prices.make_columns(query.columns),
+            trimmed=None if query.trim is None else prices.trim(query.trim),
+            boxes=None if query.examine is None else prices.examine(query.examine),
+            claimed=None if query.claim is None else prices.claim(query.claim),
+            evaluated=None if query.evaluate is None else self._evaluate(query.evaluate),
+            kept=None if query.keep is None else prices.keep(query.keep, self._price_file),
+            seconds=time.perf_counter() - started,
+        )
+        if changes:
+            self._step, self._last = query.step, reply
+        return reply
+
+    def _new_prices(self, query: PriceQuery):  # type: ignore[no-untyped-def]
+        if query.start is not None:
+            return self._prices.start(query.start)
+        return None if query.move is None else self._prices.move(query.move)
+
+    def _moments(self, request: Moments) -> MomentSums:
+        offset = self._x - request.reference
+        weighted = self._w[:, None] * offset
+        return MomentSums(float(self._w.sum()), weighted.sum(axis=0), weighted.T @ offset)
+
+    # ------------------------------------------------------------------ candidate centroids
+
     def _reply(self, query: Query) -> Reply:
         if query.solve is not None or query.statistics is not None:
             raise NodeRefused("this site answers for its rows only; it solves no node problems")
@@ -74,16 +145,14 @@ class SiteWorker:
         return Reply(query.round, self.name, evaluated=evaluated, seconds=time.perf_counter() - started)
 
     def _evaluate(self, request: Evaluate) -> Evaluated:
-        data = self._data
-        n_candidates, n_clusters, n_features = request.candidates.shape
-        costs = np.empty(n_candidates)
-        counts, sums = np.zeros((n_candidates, n_clusters)), np.zeros((n_candidates, n_clusters, n_features))
-        for c, centroids in enumerate(request.candidates):
-            squared = ((data.points[:, None, :] - centroids[None, :, :]) ** 2).sum(axis=2)
-            labels = squared.argmin(axis=1)
-            costs[c] = data.weights @ squared[np.arange(len(labels)), labels]
-            np.add.at(counts[c], labels, data.weights)
-            np.add.at(sums[c], labels, data.weights[:, None] * data.points)
-        # All terms are positive: the relative error of a cost is below (rows + features + 4) units in the last place.
-        costs *= 1.0 + (len(data.points) + n_features + 4) * np.finfo(float).eps
-        return Evaluated(costs, counts, sums)
+        candidates = np.ascontiguousarray(request.candidates)
+        n, n_clusters, n_features = candidates.shape
+        out = Evaluated(np.empty(n), np.empty((n, n_clusters)), np.empty((n, n_clusters, n_features)))
+
+        def work(first: int, last: int) -> None:
+            assign_rows(self._x, self._w, candidates, first, last, out.costs, out.counts, out.offsets)
+
+        in_parallel(work, n, self._pool if self._x.size * n * n_clusters > PARALLEL_WORK else None)
+        # All terms are positive: the relative error of a cost is below (rows + features + 8) units in the last place.
+        np.multiply(out.costs, 1.0 + (len(self._x) + n_features + 8) * EPS, out=out.costs)
+        return out

@@ -1,0 +1,268 @@
+"""What the rows say about f(m) = Σ_j w_j min(0, |y_j − m|² − λ_j) on boxes of centroids.
+
+For a box [L, H] with centre c and half-width h, a row with least and greatest squared distance a, e is
+
+    out if a ≥ λ,   in if e ≤ λ,   undecided otherwise.
+
+A minimiser m of f is the mean of S = {j : d_j(m) < λ_j} and in ⊆ S ⊆ in ∪ undecided. Three sums follow.
+
+Joint minorant. With u = y − c, δ = m − c and the shift θ, Σ_S w (y − m) = 0 gives f(m) = Σ_S w ψ_j(δ),
+
+    ψ_j(δ) = |u|² − λ_j + Σ_d (1 − 2θ_d) δ_d² − 2 (1 − θ_d) u_d δ_d,
+
+and an undecided row contributes at least min(0, ψ_j): 0, ψ_j, or the chord s (ψ_j − P) over the range [p, P] of ψ_j.
+All rows together are one quadratic (W, V, C): C + Σ_d (1 − 2θ_d) W δ_d² − 2 (1 − θ_d) V_d δ_d.
+
+In-rows. The same sums with s = 1 over the in-rows alone; θ plays no part in W, V and C.
+
+Cuts. For a coordinate, threshold T and μ ≥ 0: γ = Σ_in w (y − T) + Σ_und w max(0, y − T + μ (λ − a)); where
+γ < μ (inside − t), no minimiser with f < t has m ≥ T. Mirrored for ≤.
+
+Rounding: docs/numerics.md. In short, C is lowered and γ raised by a multiple of the magnitudes of all terms.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...core.compile import entry, kernel
+
+EPS = 2.0**-52
+# places in a box's row of in-sums: how many, levels of shifts, weight, constant, Σ w λ, Σ w √λ; then offset, centre
+N_IN, LEVELS, WEIGHT, CONSTANT, PRICES, ROOTS, OFFSET = 0, 1, 2, 3, 4, 5, 6
+
+
+@kernel
+def classify(y, w, lam, lo, hi, centre, rows, n, sums, a, kept):
+    """Sort the given rows into in (added to `sums`), out (dropped) and undecided (`kept`, with least distance `a`)."""
+    n_features = len(lo)
+    safe = (n_features + 4) * EPS
+    left = 0
+    for r in range(n):
+        j = rows[r]
+        least, most = 0.0, 0.0
+        for d in range(n_features):
+            below, above = lo[d] - y[j, d], y[j, d] - hi[d]
+            outside = max(below, above)
+            if outside > 0.0:
+                least += outside * outside
+            most += max(below * below, above * above)
+        if least * (1.0 - safe) >= lam[j]:
+            continue
+        if most * (1.0 + safe) <= lam[j] and most < np.inf:
+            square = 0.0
+            for d in range(n_features):
+                u = y[j, d] - centre[d]
+                square += u * u
+                sums[OFFSET + d] += w[j] * u
+            sums[N_IN] += 1.0
+            sums[WEIGHT] += w[j]
+            sums[CONSTANT] += w[j] * (square - lam[j])
+            sums[PRICES] += w[j] * lam[j]
+            sums[ROOTS] += w[j] * np.sqrt(lam[j])
+            continue
+        kept[left] = j
+        a[left] = least * (1.0 - safe)
+        left += 1
+    return left
+
+
+@kernel
+def shift_sums(sums, centre):
+    """In-sums about a new centre; every in-row has |u| ≤ √λ before and after, so that all terms are below 9 Σ w λ."""
+    n_features = len(centre)
+    constant = sums[CONSTANT]
+    for d in range(n_features):
+        by = centre[d] - sums[OFFSET + n_features + d]
+        constant += by * (sums[WEIGHT] * by - 2.0 * sums[OFFSET + d])
+        sums[OFFSET + d] -= sums[WEIGHT] * by
+        sums[OFFSET + n_features + d] = centre[d]
+    sums[CONSTANT] = constant
+    sums[LEVELS] += 1.0
+
+
+@kernel
+def in_margin(sums, n_features):
+    """A multiple of Σ w λ (or Σ w √λ) that covers all rounding in the in-sums."""
+    return 16.0 * EPS * (sums[N_IN] + (n_features + 8) * (sums[LEVELS] + 1.0) + 8 * n_features + 64.0)
+
+
+@kernel
+def minorant(y, w, lam, centre, half, theta, kept, left, sums, out):
+    """(W, V, C) of the joint minorant into `out`; C is rounded down for the whole box."""
+    n_features = len(centre)
+    small = (4 * n_features + 16) * EPS
+    weight, constant, magnitude = sums[WEIGHT], sums[CONSTANT], 0.0
+    for d in range(n_features):
+        out[1 + d] = sums[OFFSET + d]
+    for r in range(left):
+        j = kept[r]
+        at, size, rise, least = 0.0, lam[j], 0.0, 0.0
+        for d in range(n_features):
+            u = abs(y[j, d] - centre[d])
+            q, b = 1.0 - 2.0 * theta[d], (1.0 - theta[d]) * u
+            at += u * u
+            rise += half[d] * (q * half[d] + 2.0 * b)
+            x = min(b / q, half[d])
+            least += x * (q * x - 2.0 * b)
+        size += at + rise
+        at -= lam[j]
+        p, P = least + at - small * size, rise + at + small * size
+        if p >= 0.0:
+            continue
+        s = 1.0 if P <= 0.0 else min(1.0, -p / (P - p) * (1.0 + 8.0 * EPS))
+        top = max(P, 0.0)
+        weight += w[j] * s
+        constant += w[j] * s * (at - top)
+        magnitude += w[j] * s * (size + top)
+        for d in range(n_features):
+            out[1 + d] += w[j] * s * (y[j, d] - centre[d])
+    margin = in_margin(sums, n_features) * sums[PRICES] + (left + sums[N_IN] + 8 * n_features + 64.0) * 8.0 * EPS * (
+        magnitude + sums[PRICES]
+    )
+    out[0] = weight
+    out[1 + n_features] = constant - margin
+
+
+@kernel
+def inside(sums, n_features, out):
+    """(W, V, C) of the in-rows into `out`; C is rounded down."""
+    out[0] = sums[WEIGHT]
+    for d in range(n_features):
+        out[1 + d] = sums[OFFSET + d]
+    out[1 + n_features] = sums[CONSTANT] - in_margin(sums, n_features) * sums[PRICES]
+
+
+@kernel
+def cut_sum(y, w, lam, axis, side, at, mu, centre, kept, left, a, sums):
+    """γ of one cut, rounded up."""
+    n_features = len(centre)
+    sign = 1.0 if side == 0 else -1.0
+    total = sign * (sums[OFFSET + axis] + sums[WEIGHT] * (centre[axis] - at))
+    size = 0.0
+    for r in range(left):
+        j = kept[r]
+        reach, paid = sign * (y[j, axis] - at), mu * (lam[j] - a[r])
+        size += w[j] * (abs(reach) + paid)
+        if reach + paid > 0.0:
+            total += w[j] * (reach + paid)
+    size += abs(sums[OFFSET + axis]) + sums[WEIGHT] * abs(centre[axis] - at)
+    margin = in_margin(sums, n_features) * (sums[ROOTS] + sums[WEIGHT] * abs(centre[axis] - at))
+    return total + margin + (left + 32.0) * 4.0 * EPS * size
+
+
+@kernel
+def cut_grid(y, w, lam, lo, hi, centre, steepness, multiples, kept, left, a, sums, out):
+    """γ for both sides, the thresholds edge, centre, opposite edge, and all μ of every coordinate, rounded up."""
+    n_features, n_mu = len(centre), len(multiples)
+    at, paid = np.empty(3), np.empty(n_mu)
+    for d in range(n_features):
+        width = hi[d] - lo[d]
+        for side in range(2):
+            sign = 1.0 if side == 0 else -1.0
+            at[0], at[1], at[2] = (lo[d], centre[d], hi[d]) if side == 0 else (hi[d], centre[d], lo[d])
+            grid = out[d, side]
+            reaches, owed = 0.0, 0.0
+            for i in range(3):
+                for k in range(n_mu):
+                    grid[i, k] = sign * (sums[OFFSET + d] + sums[WEIGHT] * (centre[d] - at[i]))
+            for r in range(left):
+                j = kept[r]
+                gain = lam[j] - a[r]
+                for k in range(n_mu):
+                    paid[k] = multiples[k] * width * steepness * gain
+                owed += w[j] * paid[n_mu - 1]
+                for i in range(3):
+                    reach = sign * (y[j, d] - at[i])
+                    reaches += w[j] * abs(reach)
+                    for k in range(n_mu):
+                        v = reach + paid[k]
+                        if v > 0.0:
+                            grid[i, k] += w[j] * v
+            around = abs(sums[OFFSET + d]) + sums[WEIGHT] * width
+            margin = in_margin(sums, n_features) * (sums[ROOTS] + sums[WEIGHT] * width)
+            margin += (left + 32.0) * 4.0 * EPS * (reaches + owed + around)
+            for i in range(3):
+                for k in range(n_mu):
+                    grid[i, k] += margin
+
+
+@kernel
+def split_scores(y, w, lam, lo, hi, kept, left, a, out):
+    """For each coordinate, how much of the undecided rows' doubt its width causes."""
+    n_features = len(lo)
+    for d in range(n_features):
+        out[d] = 0.0
+    for r in range(left):
+        j = kept[r]
+        most = 0.0
+        for d in range(n_features):
+            below, above = lo[d] - y[j, d], y[j, d] - hi[d]
+            most += max(below * below, above * above)
+        if most <= a[r]:
+            continue
+        t = min(max((lam[j] - a[r]) / (most - a[r]), 0.0), 1.0)
+        for d in range(n_features):
+            below, above = lo[d] - y[j, d], y[j, d] - hi[d]
+            outside = max(max(below, above), 0.0)
+            out[d] += w[j] * t * (1.0 - t) * (max(below * below, above * above) - outside * outside)
+
+
+@kernel
+def frame(lo, hi, held, shift, centre, half, theta):
+    """Centre, half-width (rounded up) and shift of a box."""
+    for d in range(len(lo)):
+        centre[d] = 0.5 * (lo[d] + hi[d])
+        half[d] = max(hi[d] - centre[d], centre[d] - lo[d]) * (1.0 + 2.0 * EPS)
+        theta[d] = 0.0 if held[d] else shift
+
+
+@entry
+def examine_boxes(
+    y, w, lam, lower, upper, held, steepness, shift, multiples, rows, starts, lengths, all_sums, first, last,
+    kept_rows, kept_lengths, minorants, insides, undecided, worth, cuts, scores,
+):  # fmt: skip
+    """Boxes first..last: `rows[starts[b]:][:lengths[b]]` are the rows undecided in the parent, `all_sums[b]` its
+    in-sums; both become this box's own (`kept_rows` at the same place)."""
+    n_features = y.shape[1]
+    centre, half, theta = np.empty(n_features), np.empty(n_features), np.empty(n_features)
+    most = 0
+    for b in range(first, last):
+        most = max(most, lengths[b])
+    a = np.empty(most)
+    for b in range(first, last):
+        lo, hi, sums = lower[b], upper[b], all_sums[b]
+        frame(lo, hi, held[b], shift, centre, half, theta)
+        shift_sums(sums, centre)
+        kept = kept_rows[starts[b] : starts[b] + lengths[b]]
+        left = classify(y, w, lam, lo, hi, centre, rows[starts[b] :], lengths[b], sums, a, kept)
+        kept_lengths[b] = left
+        minorant(y, w, lam, centre, half, theta, kept, left, sums, minorants[b])
+        inside(sums, n_features, insides[b])
+        weight, profit = 0.0, 0.0
+        for r in range(left):
+            weight += w[kept[r]]
+            profit += w[kept[r]] * (lam[kept[r]] - a[r])
+        undecided[b], worth[b] = weight, profit * (1.0 + (left + 8.0) * 2.0 * EPS)
+        cut_grid(y, w, lam, lo, hi, centre, steepness[b], multiples, kept, left, a, sums, cuts[b])
+        split_scores(y, w, lam, lo, hi, kept, left, a, scores[b])
+
+
+@entry
+def claim_boxes(
+    y, w, lam, lower, upper, held, shift, rows, cut_first, cut_axis, cut_side, cut_at, cut_mu, first, last,
+    minorants, insides, cuts,
+):  # fmt: skip
+    """The claims of boxes first..last from all `rows`; the cuts of box b are cut_first[b]..cut_first[b + 1]."""
+    n_features = y.shape[1]
+    centre, half, theta = np.empty(n_features), np.empty(n_features), np.empty(n_features)
+    a, kept, sums = np.empty(len(rows)), np.empty(len(rows), np.int64), np.empty(OFFSET + 2 * n_features)
+    for b in range(first, last):
+        lo, hi = lower[b], upper[b]
+        frame(lo, hi, held[b], shift, centre, half, theta)
+        sums[:] = 0.0
+        left = classify(y, w, lam, lo, hi, centre, rows, len(rows), sums, a, kept)
+        minorant(y, w, lam, centre, half, theta, kept, left, sums, minorants[b])
+        inside(sums, n_features, insides[b])
+        for i in range(cut_first[b], cut_first[b + 1]):
+            cuts[i] = cut_sum(y, w, lam, cut_axis[i], cut_side[i], cut_at[i], cut_mu[i], centre, kept, left, a, sums)

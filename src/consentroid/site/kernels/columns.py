@@ -1,0 +1,141 @@
+"""Clusters that rows offer to pay for: trimmed Lloyd steps, columns and prices.
+
+Rows lie in blocks of neighbours (`site/blocks.py`); a block none of whose rows can be nearer to a point than its price
+is passed over, so that a step costs what is near the point. None of these numbers proves anything by itself.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...core.compile import entry, kernel
+
+
+@kernel
+def block_distance(m, low, high):
+    total = 0.0
+    for d in range(len(m)):
+        outside = max(max(low[d] - m[d], m[d] - high[d]), 0.0)
+        total += outside * outside
+    return total
+
+
+@entry
+def trim_step(y, w, lam, starts, low, high, dearest, points, first, last, values, weights, offsets):
+    """f, weight and offset Σ w (y − m) of the rows with |y − m|² < λ, for points first..last."""
+    n_features = y.shape[1]
+    by = np.empty(n_features)
+    for p in range(first, last):
+        m = points[p]
+        value, weight = 0.0, 0.0
+        offsets[p] = 0.0
+        for b in range(len(starts) - 1):
+            if block_distance(m, low[b], high[b]) >= dearest[b]:
+                continue
+            for j in range(starts[b], starts[b + 1]):
+                squared = 0.0
+                for d in range(n_features):
+                    by[d] = y[j, d] - m[d]
+                    squared += by[d] * by[d]
+                if squared < lam[j]:
+                    value += w[j] * (squared - lam[j])
+                    weight += w[j]
+                    for d in range(n_features):
+                        offsets[p, d] += w[j] * by[d]
+        values[p], weights[p] = value, weight
+
+
+@entry
+def members_of(y, w, lam, starts, low, high, dearest, m, members):
+    """Rows with |y − m|² < λ into `members`; how many, and Σ w |y − m|² over them."""
+    n_features, found, cost = y.shape[1], 0, 0.0
+    for b in range(len(starts) - 1):
+        if block_distance(m, low[b], high[b]) >= dearest[b]:
+            continue
+        for j in range(starts[b], starts[b + 1]):
+            squared = 0.0
+            for d in range(n_features):
+                squared += (y[j, d] - m[d]) ** 2
+            if squared < lam[j]:
+                members[found] = j
+                found += 1
+                cost += w[j] * squared
+    return found, cost
+
+
+@entry
+def column_sums(w, ends, rows, member_of_new, out):
+    """Σ_{S_c ∩ S'} w for all columns c, where `member_of_new` marks S'."""
+    at = 0
+    for c in range(len(ends)):
+        total = 0.0
+        for i in range(at, ends[c]):
+            if member_of_new[rows[i]]:
+                total += w[rows[i]]
+        out[c] = total
+        at = ends[c]
+
+
+@entry
+def priced_columns(w, lam, ends, rows, out):
+    """Σ_{S_c} w λ for all columns c."""
+    at = 0
+    for c in range(len(ends)):
+        total = 0.0
+        for i in range(at, ends[c]):
+            total += w[rows[i]] * lam[rows[i]]
+        out[c] = total
+        at = ends[c]
+
+
+@entry
+def move_prices(centre, ends, rows, z, tau, out):
+    """λ_j = max(0, λ̂_j + τ (1 − Σ_{c∋j} z_c))."""
+    out[:] = 0.0
+    at = 0
+    for c in range(len(ends)):
+        if z[c] != 0.0:
+            for i in range(at, ends[c]):
+                out[rows[i]] += z[c]
+        at = ends[c]
+    for j in range(len(centre)):
+        out[j] = max(0.0, centre[j] + tau * (1.0 - out[j]))
+
+
+@entry
+def two_nearest(y, centroids, least, second):
+    """Least and second least squared distance to the centroids."""
+    for j in range(len(y)):
+        a, b = np.inf, np.inf
+        for k in range(len(centroids)):
+            squared = 0.0
+            for d in range(y.shape[1]):
+                squared += (y[j, d] - centroids[k, d]) ** 2
+            if squared < a:
+                a, b = squared, a
+            elif squared < b:
+                b = squared
+        least[j], second[j] = a, b
+
+
+@entry
+def assign_rows(x, w, candidates, first, last, costs, counts, offsets):
+    """Cost (not yet rounded up), counts and offsets Σ w (x − m_k) of candidates first..last."""
+    n_features, n_clusters = x.shape[1], candidates.shape[1]
+    for c in range(first, last):
+        centroids, cost = candidates[c], 0.0
+        counts[c] = 0.0
+        offsets[c] = 0.0
+        for j in range(len(x)):
+            best, at = np.inf, 0
+            for k in range(n_clusters):
+                squared = 0.0
+                for d in range(n_features):
+                    squared += (x[j, d] - centroids[k, d]) ** 2
+                if squared < best:
+                    best, at = squared, k
+            cost += w[j] * best
+            counts[c, at] += w[j]
+            for d in range(n_features):
+                offsets[c, at, d] += w[j] * (x[j, d] - centroids[at, d])
+        costs[c] = cost

@@ -1,0 +1,267 @@
+"""A site's rows with their private prices: coordinates, price vectors, columns and the boxes examined so far.
+
+Nothing in here crosses but the sums that `protocol/messages.py` names. Prices never do: any prices λ ≥ 0 give a true
+bound, so the only duty of this file is that the sums it returns belong to the prices it holds.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core.arrays import Array
+from ..core.errors import NodeRefused
+from ..core.search import MULTIPLES, N_THRESHOLDS, SHIFT
+from ..protocol.messages import (
+    BoxSums,
+    Claim,
+    ClaimSums,
+    ColumnSums,
+    Coordinates,
+    Examine,
+    KeepPrices,
+    Located,
+    MakeColumns,
+    MovePrices,
+    Priced,
+    PricesKept,
+    StartPrices,
+    Trim,
+    Trimmed,
+)
+from .blocks import Blocks
+from .kernels.boxes import EPS, OFFSET, claim_boxes, examine_boxes
+from .kernels.columns import column_sums, members_of, move_prices, priced_columns, trim_step, two_nearest
+
+MOST_REMEMBERED = 32_000_000  # undecided rows kept for boxes whose children may come; the oldest are forgotten
+Indices = NDArray[np.int64]
+
+
+def in_parallel(work: Callable[[int, int], None], n: int, pool: ThreadPoolExecutor | None) -> None:
+    """work(first, last) over 0..n in pieces, side by side where a pool is given (kernels release the lock)."""
+    pieces = 1 if pool is None or n < 4 else 4 * (os.cpu_count() or 1)
+    ends = np.linspace(0, n, min(pieces, n) + 1).astype(int)
+    spans = [(int(a), int(b)) for a, b in zip(ends[:-1], ends[1:], strict=True) if b > a]
+    if pool is None or len(spans) < 2:
+        for first, last in spans:
+            work(first, last)
+        return
+    for done in [pool.submit(work, first, last) for first, last in spans]:
+        done.result()
+
+
+@dataclass
+class Remembered:
+    """A box's undecided rows and in-sums, for its children."""
+
+    rows: Indices
+    sums: Array
+
+
+@dataclass
+class PricedRows:
+    """State of one run at one site; `coordinates` begins it."""
+
+    x: Array  # rows of positive weight
+    w: Array
+    pool: ThreadPoolExecutor | None = None
+    y: Array = field(default_factory=lambda: np.empty((0, 0)))
+    slots: dict[int, Array] = field(default_factory=dict)
+    ends: Indices = field(default_factory=lambda: np.empty(0, np.int64))  # of the columns' members in `members`
+    members: Indices = field(default_factory=lambda: np.empty(0, np.int64))
+    _boxes: dict[int, Remembered] = field(default_factory=dict)
+    _remembered: int = 0
+    _boxes_slot: int = -1
+
+    # ------------------------------------------------------------------ coordinates and prices
+
+    def locate(self, request: Coordinates) -> Located:
+        """y = (x − origin) · basis · scale, and what rounding it can cost (docs/numerics.md)."""
+        offset = self.x - request.origin
+        y = (offset @ request.basis) * request.scale
+        if not np.isfinite(y).all():
+            raise NodeRefused("rows overflow in the coordinates asked for")
+        self.blocks = Blocks.of(y)
+        self.order = self.blocks.order
+        self.y, self.weights = np.ascontiguousarray(y[self.order]), np.ascontiguousarray(self.w[self.order])
+        self.slots.clear()
+        self.ends, self.members = np.empty(0, np.int64), np.empty(0, np.int64)
+        self._forget_boxes()
+        n_features = self.x.shape[1]
+        largest = np.abs(request.basis).max(initial=0.0) * request.scale
+        errors = (n_features + 4) * EPS * largest * np.abs(offset).sum(axis=1) * np.sqrt(n_features)
+        return Located(float(self.w @ errors**2 * (1.0 + (len(self.w) + 8) * 2 * EPS)))
+
+    def start(self, request: StartPrices) -> Priced:
+        least, second = np.empty(len(self.y)), np.empty(len(self.y))
+        two_nearest(self.y, request.centroids, least, second)
+        if len(request.centroids) == 1:
+            second = 2.0 * np.maximum(least, least.mean())
+        return self._store(request.slot, 0.5 * (least + second))
+
+    def move(self, request: MovePrices) -> Priced:
+        if len(request.z) != len(self.ends):
+            raise NodeRefused(f"{len(request.z)} weights for {len(self.ends)} columns")
+        prices = np.empty(len(self.y))
+        move_prices(self._slot(request.centre), self.ends, self.members, request.z, request.tau, prices)
+        return self._store(request.slot, prices)
+
+    def _store(self, slot: int, prices: Array) -> Priced:
+        if not np.isfinite(prices).all():
+            raise NodeRefused("prices overflow")
+        self.slots[slot] = prices
+        if slot == self._boxes_slot:
+            self._forget_boxes()
+        return Priced(self.total(prices), self._column_prices(prices))
+
+    def total(self, prices: Array) -> float:
+        """Σ w λ, rounded down: all terms are positive."""
+        return float(self.weights @ prices) * (1.0 - (len(prices) + 8) * 2 * EPS)
+
+    def _slot(self, slot: int) -> Array:
+        if slot not in self.slots:
+            raise NodeRefused(f"there are no prices {slot}")
+        return self.slots[slot]
+
+    # ------------------------------------------------------------------ columns
+
+    def _column_prices(self, prices: Array) -> Array:
+        out = np.empty(len(self.ends))
+        priced_columns(self.weights, prices, self.ends, self.members, out)
+        return out
+
+    def make_columns(self, request: MakeColumns) -> ColumnSums:
+        if len(request.kept) != len(self.ends):
+            raise NodeRefused(f"{len(request.kept)} marks for {len(self.ends)} columns")
+        prices, centre = self._slot(request.slot), self._slot(request.centre)
+        starts = np.concatenate([[0], self.ends[:-1]]) if len(self.ends) else self.ends
+        parts = [self.members[a:b] for a, b, keep in zip(starts, self.ends, request.kept, strict=True) if keep]
+        dearest, found = self.blocks.greatest(prices), np.empty(len(self.y), np.int64)
+        costs = np.empty(len(request.points))
+        for q, point in enumerate(request.points):
+            n, costs[q] = members_of(self.y, self.weights, prices, self.blocks.starts, self.blocks.low,
+                                     self.blocks.high, dearest, point, found)  # fmt: skip
+            parts.append(found[:n].copy())
+        self.ends = np.cumsum([len(part) for part in parts], dtype=np.int64)
+        self.members = np.concatenate(parts) if parts else np.empty(0, np.int64)
+        new = parts[len(parts) - len(costs) :]
+        overlaps, marked = np.empty((len(new), len(parts))), np.zeros(len(self.y), np.bool_)
+        for q, rows in enumerate(new):
+            marked[rows] = True
+            column_sums(self.weights, self.ends, self.members, marked, overlaps[q])
+            marked[rows] = False
+        worth = [self.weights[rows] for rows in new]
+        return ColumnSums(
+            costs=costs,
+            sizes=np.array([part.sum() for part in worth]),
+            overlaps=overlaps,
+            prices=np.array([part @ prices[rows] for part, rows in zip(worth, new, strict=True)]),
+            centre_prices=np.array([part @ centre[rows] for part, rows in zip(worth, new, strict=True)]),
+        )
+
+    def trim(self, request: Trim) -> Trimmed:
+        prices, n = self._slot(request.slot), len(request.points)
+        values, weights, offsets = np.empty(n), np.empty(n), np.empty((n, self.y.shape[1]))
+        points, dearest, blocks = np.ascontiguousarray(request.points), self.blocks.greatest(prices), self.blocks
+
+        def work(first: int, last: int) -> None:
+            trim_step(self.y, self.weights, prices, blocks.starts, blocks.low, blocks.high, dearest, points,
+                      first, last, values, weights, offsets)  # fmt: skip
+
+        in_parallel(work, n, self.pool)
+        return Trimmed(values, weights, offsets)
+
+    # ------------------------------------------------------------------ boxes
+
+    def examine(self, request: Examine) -> BoxSums:
+        prices, (n, n_features) = self._slot(request.slot), request.lower.shape
+        if request.slot != self._boxes_slot:
+            self._forget_boxes()
+            self._boxes_slot = request.slot
+        inherited = [self._parent(int(parent)) for parent in request.parents]
+        lengths = np.array([len(one.rows) for one in inherited], dtype=np.int64)
+        starts = np.concatenate([[0], np.cumsum(lengths)[:-1]]).astype(np.int64)
+        rows, sums = np.concatenate([one.rows for one in inherited]), np.stack([one.sums for one in inherited])
+        kept, kept_lengths = np.empty(len(rows), np.int64), np.empty(n, np.int64)
+        out = BoxSums(
+            minorants=np.empty((n, n_features + 2)),
+            insides=np.empty((n, n_features + 2)),
+            undecided=np.empty(n),
+            worth=np.empty(n),
+            cuts=np.empty((n, n_features, 2, N_THRESHOLDS, len(MULTIPLES))),
+            scores=np.empty((n, n_features)),
+        )
+        multiples = np.array(MULTIPLES)
+
+        def work(first: int, last: int) -> None:
+            examine_boxes(self.y, self.weights, prices, request.lower, request.upper, request.held, request.steepness,
+                          SHIFT, multiples, rows, starts, lengths, sums, first, last, kept, kept_lengths,
+                          out.minorants, out.insides, out.undecided, out.worth, out.cuts, out.scores)  # fmt: skip
+
+        in_parallel(work, n, self.pool)
+        for b, key in enumerate(request.keys):
+            self._remember(int(key), Remembered(kept[starts[b] : starts[b] + kept_lengths[b]].copy(), sums[b]))
+        return out
+
+    def claim(self, request: Claim) -> ClaimSums:
+        prices, (n, n_features) = self._slot(request.slot), request.lower.shape
+        if np.any(np.diff(request.cut_box) < 0) or np.any(request.cut_box < 0) or np.any(request.cut_box >= n):
+            raise NodeRefused("cuts must be sorted by their box")
+        if np.any(request.cut_axis < 0) or np.any(request.cut_axis >= n_features):
+            raise NodeRefused("a cut names a coordinate that does not exist")
+        cut_first = np.searchsorted(request.cut_box, np.arange(n + 1)).astype(np.int64)
+        out = ClaimSums(np.empty((n, n_features + 2)), np.empty((n, n_features + 2)), np.empty(len(request.cut_box)))
+        rows = np.arange(len(self.y), dtype=np.int64)
+
+        def work(first: int, last: int) -> None:
+            claim_boxes(self.y, self.weights, prices, request.lower, request.upper, request.held, SHIFT, rows, cut_first,
+                        request.cut_axis, request.cut_side, request.cut_at, request.cut_mu, first, last,
+                        out.minorants, out.insides, out.cuts)  # fmt: skip
+
+        in_parallel(work, n, self.pool)
+        return out
+
+    def _parent(self, key: int) -> Remembered:
+        known = self._boxes.get(key)
+        if known is None:
+            sums = np.zeros(OFFSET + 2 * self.y.shape[1])
+            return Remembered(np.arange(len(self.y), dtype=np.int64), sums)
+        return Remembered(known.rows, known.sums.copy())
+
+    def _remember(self, key: int, box: Remembered) -> None:
+        self._boxes[key] = box
+        self._remembered += len(box.rows) + len(box.sums)
+        while self._remembered > MOST_REMEMBERED and len(self._boxes) > 1:
+            oldest = next(iter(self._boxes))
+            gone = self._boxes.pop(oldest)
+            self._remembered -= len(gone.rows) + len(gone.sums)
+
+    def _forget_boxes(self) -> None:
+        self._boxes.clear()
+        self._remembered, self._boxes_slot = 0, -1
+
+    # ------------------------------------------------------------------ what stays at the site
+
+    def keep(self, request: KeepPrices, path: Path | None) -> PricesKept:
+        """Prices of the slots in the rows' own order: to the private file, and their digest to the certificate."""
+        kept = np.empty((len(request.slots), len(self.y)))
+        for i, slot in enumerate(request.slots):
+            kept[i, self.order] = self._slot(int(slot))
+        if path is not None:
+            with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+                np.savez(file, prices=kept)
+        totals = np.array([self.total(self._slot(int(slot))) for slot in request.slots])
+        return PricesKept(price_digest(kept), totals)
+
+
+def price_digest(prices: Array) -> str:
+    """sha256 over the shape (two int64) and the prices (float64), little-endian, row by row."""
+    shape = np.array(prices.shape, dtype="<i8").tobytes()
+    return hashlib.sha256(shape + np.ascontiguousarray(prices, dtype="<f8").tobytes()).hexdigest()
