@@ -82,9 +82,9 @@ def test_a_changed_kernel_file_drops_what_was_compiled(tmp_path: Path, monkeypat
     index, foreign = tmp_path / "_batch.solve_batch-1.py311.nbi", tmp_path / "other.f-1.py311.nbi"
     index.touch()
     foreign.touch()
-    kernel_cache.drop_stale("paper")
+    kernel_cache.drop_stale()
     assert not index.exists()
     assert foreign.exists()
     index.touch()
-    kernel_cache.drop_stale("paper")
+    kernel_cache.drop_stale()
     assert index.exists()  # sources unchanged since the last import

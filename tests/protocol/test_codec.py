@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import random
+import tracemalloc
 import typing
 
 import msgpack
@@ -13,22 +15,42 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
+from consentroid.core.arrays import Array
 from consentroid.core.errors import MalformedMessage
 from consentroid.core.problem import NodeData
 from consentroid.paper.worker import PaperWorker
 from consentroid.protocol import codec, messages
 from consentroid.protocol.messages import (
+    BoxSums,
+    Claim,
+    ClaimSums,
+    ColumnSums,
+    Coordinates,
     Counted,
     Describe,
     Description,
     Evaluate,
     Evaluated,
+    Examine,
     Failure,
+    KeepPrices,
+    Located,
+    MakeColumns,
+    Moments,
+    MomentSums,
+    MovePrices,
+    Priced,
+    PriceQuery,
+    PriceReply,
+    PricesKept,
     Query,
     Reply,
     Solve,
     Solved,
+    StartPrices,
     Statistics,
+    Trim,
+    Trimmed,
 )
 from consentroid.transport.inprocess import InProcessTransport
 from consentroid.transport.metered import MeteredTransport, WireTransport
@@ -58,6 +80,53 @@ def a_reply(rng: np.random.Generator, b: int = 2, k: int = 3, d: int = 2, c: int
     )
 
 
+def a_price_query(rng: np.random.Generator, b: int = 3, d: int = 2, s: int = 4, q: int = 2, t: int = 5) -> PriceQuery:
+    def normal(*shape: int) -> Array:
+        return rng.normal(size=shape)
+
+    def whole(*shape: int) -> np.ndarray:
+        return rng.integers(-1, 2**60, shape)
+
+    held = rng.random((b, d)) < 0.5
+    return PriceQuery(
+        round=3,
+        step=2,
+        moments=Moments(normal(d)),
+        coordinates=Coordinates(normal(d), normal(d, d), 0.5),
+        start=StartPrices(0, normal(3, d)),
+        move=MovePrices(1, 0, 0.1, rng.random(s)),
+        columns=MakeColumns(1, 0, rng.random(s) < 0.5, normal(q, d)),
+        trim=Trim(1, normal(7, d)),
+        examine=Examine(1, normal(b, d), normal(b, d), held, rng.random(b), whole(b), whole(b)),
+        claim=Claim(1, normal(b, d), normal(b, d), held, whole(t), whole(t), whole(t), normal(t), rng.random(t)),
+        evaluate=Evaluate(normal(2, 3, d)),
+        keep=KeepPrices(whole(2)),
+    )
+
+
+def a_price_reply(rng: np.random.Generator, b: int = 3, d: int = 2, s: int = 4, q: int = 2, t: int = 5) -> PriceReply:
+    def normal(*shape: int) -> Array:
+        return rng.normal(size=shape)
+
+    return PriceReply(
+        round=3,
+        node="north",
+        step=2,
+        moments=MomentSums(9.0, normal(d), normal(d, d)),
+        located=Located(1e-30),
+        priced=Priced(4.0, rng.random(s)),
+        columns=ColumnSums(rng.random(q), rng.random(q), rng.random((q, s - 1 + q)), rng.random(q), rng.random(q)),
+        trimmed=Trimmed(-rng.random(7), rng.random(7), normal(7, d)),
+        boxes=BoxSums(
+            normal(b, d + 2), normal(b, d + 2), rng.random(b), rng.random(b), normal(b, d, 2, 3, 4), rng.random((b, d))
+        ),
+        claimed=ClaimSums(normal(b, d + 2), normal(b, d + 2), normal(t)),
+        evaluated=Evaluated(rng.random(2), rng.random((2, 3)), normal(2, 3, d)),
+        kept=PricesKept("0" * 64, rng.random(2)),
+        seconds=0.25,
+    )
+
+
 def assert_same(left: object, right: object) -> None:
     assert type(left) is type(right)
     for field in dataclasses.fields(left):  # type: ignore[arg-type]
@@ -81,6 +150,11 @@ SAMPLES = [
     Reply(1, "north"),
     a_reply(np.random.default_rng(2)),
     Failure("south", "InvalidInput: row 3", 4),
+    Failure("south", "this site does not take part", 4, final=True),
+    PriceQuery(0),
+    a_price_query(np.random.default_rng(3)),
+    PriceReply(1, "north"),
+    a_price_reply(np.random.default_rng(4)),
 ]
 
 
@@ -94,6 +168,14 @@ def test_a_message_survives_the_wire(message: object) -> None:
 def test_any_sizes_survive_the_wire(b: int, k: int, d: int, c: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
     query, reply = a_query(rng, b, k, d, c), a_reply(rng, max(b, 1), k, d, c)
+    assert_same(codec.decode_request(codec.encode(query)), query)
+    assert_same(codec.decode_response(codec.encode(reply)), reply)
+
+
+@given(st.integers(0, 4), st.integers(1, 4), st.integers(1, 4), st.integers(0, 3), st.integers(0, 2**32 - 1))
+def test_any_sizes_of_row_price_messages_survive_the_wire(b: int, d: int, s: int, q: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    query, reply = a_price_query(rng, b, d, s, q, b), a_price_reply(rng, b, d, s, q, b)
     assert_same(codec.decode_request(codec.encode(query)), query)
     assert_same(codec.decode_response(codec.encode(reply)), reply)
 
@@ -112,9 +194,9 @@ def test_every_array_field_of_every_message_has_a_shape() -> None:
     assert set(kinds) == declared
 
 
-def _with(path: str, value: object) -> bytes:
+def _with(path: str, value: object, reply: Reply | PriceReply | None = None) -> bytes:
     """A good reply with one field of its frame replaced."""
-    frame = msgpack.unpackb(codec.encode(a_reply(np.random.default_rng(3))))
+    frame = msgpack.unpackb(codec.encode(reply or a_reply(np.random.default_rng(3))))
     *parents, leaf = path.split(".")
     place = frame
     for name in parents:
@@ -123,14 +205,17 @@ def _with(path: str, value: object) -> bytes:
     return msgpack.packb(frame)
 
 
+PRICED = a_price_reply(np.random.default_rng(4))
+
+
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
         (b"", "not a msgpack"),
         (b"\x93\x01\x02", "not a msgpack"),
-        (b"\xde\xff\xff", "not a msgpack"),
+        (b"\xde\xff\xff", "elements"),
         (msgpack.packb([1, 2, 3]), "frame must hold"),
-        (_with("consentroid", 2), "protocol version 2"),
+        (_with("consentroid", 1), "protocol version 1"),
         (_with("consentroid", True), "protocol version True"),
         (_with("type", "Query"), "unexpected message type"),
         (_with("type", "os.system"), "unexpected message type"),
@@ -149,12 +234,56 @@ def _with(path: str, value: object) -> bytes:
         (_with("body.solved.bounds", ["O", [2], np.ones(2).tobytes()]), "kind f8"),
         (_with("body.solved.optimal", ["b1", [2], b"\x00\x02"]), "neither true nor false"),
         (_with("body.evaluated.costs", ["f8", [1], np.array([np.inf]).tobytes()]), "Evaluated.costs holds inf"),
-        (_with("body.evaluated.sums", ["f8", [1, 4, 2], np.ones(8).tobytes()]), "K=3"),
+        (_with("body.boxes.cuts", ["f8", [3, 2, 2, 3, 3], bytes(864)], PRICED), "4=4"),
+        (_with("body.boxes.minorants", ["f8", [3, 5], bytes(120)], PRICED), "E=4"),
+        (_with("body.boxes.minorants", ["f8", [3, 1], bytes(24)], PRICED), "E=4"),
+        (_with("body.columns.overlaps", ["f8", [1, 4], bytes(32)], PRICED), "Q=2"),
+        (_with("body.priced.total", -float("inf"), PRICED), "Priced.total"),
+        (_with("body.kept.digest", 5, PRICED), "PricesKept.digest"),
+        (_with("body.evaluated.offsets", ["f8", [1, 4, 2], np.ones(8).tobytes()]), "K=3"),
     ],
 )
 def test_what_is_not_a_reply_is_refused_with_its_reason(data: bytes, reason: str) -> None:
     with pytest.raises(MalformedMessage, match=reason):
         codec.decode_response(data)
+
+
+MIB = 2**20
+EIGHT = 8 * MIB
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\x90" * EIGHT,
+        b"\xdd" + EIGHT.to_bytes(4, "big") + b"\x90" * EIGHT,  # a list of empty lists
+        b"\x91" * EIGHT,  # one list in another, and so on
+        b"\xdd\xff\xff\xff\xff",  # a list longer than the message
+        b"\xdf\x7f\xff\xff\xff",
+        (b"\xdc\xff\xff" + b"\x90" * 65_535) * 100,
+        msgpack.packb({"consentroid": 2, "type": "Reply", "body": [[]] * EIGHT}),
+        msgpack.packb({"consentroid": "é" * (EIGHT // 2), "type": "Reply", "body": {}}),
+        _with("body.node", b"x" * EIGHT),
+        _with("body.solved.bounds", ["f8", [2], b"x" * EIGHT]),
+        _with("body.solved.bounds", ["f8", [0] * 11_000, b""]),
+        _with("body.solved.optimal", ["b1", [EIGHT], b"\x01" * EIGHT]),
+        codec.encode(Description("a", 9, 10_000, 3, 1.0, tuple("ab" for _ in range(10_000)))),
+        codec.encode(
+            Reply(1, "a", evaluated=Evaluated(np.zeros(1000), np.zeros((1000, 100)), np.zeros((1000, 100, 9))))
+        ),
+    ],
+    ids=range(14),
+)
+def test_decoding_takes_four_times_the_message_at_most(data: bytes) -> None:
+    codec.decode_response(codec.encode(PRICED))  # what is prepared once is not counted
+    tracemalloc.start()
+    try:
+        with contextlib.suppress(MalformedMessage):
+            codec.decode_response(data)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak <= 4 * len(data) + MIB
 
 
 def test_extension_types_are_refused() -> None:

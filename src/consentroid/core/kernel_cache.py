@@ -23,17 +23,22 @@ ROOMS = {  # the files whose kernels call each other
 }
 
 
-def drop_stale(room: str) -> None:
-    """Forget the room's kernels if they were compiled from other sources than the present ones; never fails.
+def drop_stale() -> None:
+    """Forget kernels that were compiled from other sources than the present ones; never fails.
 
     A module that imports the kernels of its room calls this once, after those imports.
     """
-    here = Path(__file__).parent
+    for room in ROOMS:
+        ours = [point for point in entry_points if point.py_func.__module__.startswith(f"{PACKAGE.name}.{room}.")]
+        if ours:
+            _renew({Path(point.stats.cache_path) for point in ours}, room)
+
+
+def _renew(folders: set[Path], room: str) -> None:
     sources = sorted(source for pattern in ROOMS[room] for source in PACKAGE.glob(pattern))
-    shared = [here / "compile.py", here / "arrays.py"]
+    shared = [PACKAGE / "core" / "compile.py", PACKAGE / "core" / "arrays.py"]
     digest = hashlib.sha256(b"".join(source.read_bytes() for source in [*shared, *sources])).hexdigest()
-    ours = [point for point in entry_points if point.py_func.__module__.startswith(f"{PACKAGE.name}.{room}.")]
-    for folder in {Path(point.stats.cache_path) for point in ours}:
+    for folder in folders:
         try:
             stamp = folder / STAMP
             if stamp.exists() and stamp.read_text() == digest:

@@ -3,7 +3,11 @@
 A frame is the map {"consentroid": version, "type": name, "body": {field: value}}. The fields and their kinds are read
 from the dataclasses of `messages.py` themselves, so nothing else can be written or read; `SHAPES` adds what a type
 hint cannot say. An array is [code, shape, little-endian bytes]. Letters in `SHAPES` stand for sizes that must agree
-wherever they occur in one message: K clusters, D features, B boxes to solve, S boxes to count, C candidates.
+wherever they occur in one message: A all columns, B boxes, C candidates, D features, E = D + 2, K clusters, L slots,
+P points, Q new columns, S columns before the new ones, T cuts.
+
+Decoding a message of n bytes takes at most 4 n bytes and a megabyte: `structure.py` bounds what is built around the
+payloads, a payload is copied twice.
 
 Numbers that are not finite are refused, except where they have a meaning (`MAY_BE_INFINITE`); NaN is always refused.
 """
@@ -25,12 +29,16 @@ from numpy.typing import NDArray
 from ..core.errors import MalformedMessage
 from . import messages
 from .messages import Request, Response
+from .structure import check_structure
 
-VERSION = 1
+VERSION = 2
 MAX_BYTES = 256 * 2**20  # well under the transport's frame limit of 2 GiB
 MAX_TEXT = 2_000  # characters of a name or reason
 MAX_NAMES = 10_000  # features
-MAX_SIZE = {"K": 10_000, "D": MAX_NAMES, "B": 10**6, "S": 10**6, "C": 10**5}
+MAX_SIZE = {
+    "A": 10**5, "B": 10**6, "C": 10**5, "D": MAX_NAMES, "E": MAX_NAMES + 2, "K": 10_000,
+    "L": 10**6, "P": 10**6, "Q": 10**5, "S": 10**6, "T": 10**7,
+}  # fmt: skip
 
 SHAPES: dict[str, tuple[str | int, ...]] = {
     "Describe.lower": ("D",),
@@ -52,12 +60,57 @@ SHAPES: dict[str, tuple[str | int, ...]] = {
     "Counted.undecided": ("S",),
     "Evaluated.costs": ("C",),
     "Evaluated.counts": ("C", "K"),
-    "Evaluated.sums": ("C", "K", "D"),
+    "Evaluated.offsets": ("C", "K", "D"),
+    "Moments.reference": ("D",),
+    "Coordinates.origin": ("D",),
+    "Coordinates.basis": ("D", "D"),
+    "StartPrices.centroids": ("K", "D"),
+    "MovePrices.z": ("S",),
+    "MakeColumns.kept": ("S",),
+    "MakeColumns.points": ("Q", "D"),
+    "Trim.points": ("P", "D"),
+    "Examine.lower": ("B", "D"),
+    "Examine.upper": ("B", "D"),
+    "Examine.held": ("B", "D"),
+    "Examine.steepness": ("B",),
+    "Examine.keys": ("B",),
+    "Examine.parents": ("B",),
+    "Claim.lower": ("B", "D"),
+    "Claim.upper": ("B", "D"),
+    "Claim.held": ("B", "D"),
+    "Claim.cut_box": ("T",),
+    "Claim.cut_axis": ("T",),
+    "Claim.cut_side": ("T",),
+    "Claim.cut_at": ("T",),
+    "Claim.cut_mu": ("T",),
+    "KeepPrices.slots": ("L",),
+    "MomentSums.sums": ("D",),
+    "MomentSums.products": ("D", "D"),
+    "Priced.column_prices": ("S",),
+    "ColumnSums.costs": ("Q",),
+    "ColumnSums.sizes": ("Q",),
+    "ColumnSums.overlaps": ("Q", "A"),
+    "ColumnSums.prices": ("Q",),
+    "ColumnSums.centre_prices": ("Q",),
+    "Trimmed.values": ("P",),
+    "Trimmed.weights": ("P",),
+    "Trimmed.offsets": ("P", "D"),
+    "BoxSums.minorants": ("B", "E"),
+    "BoxSums.insides": ("B", "E"),
+    "BoxSums.undecided": ("B",),
+    "BoxSums.worth": ("B",),
+    "BoxSums.cuts": ("B", "D", 2, 3, 4),
+    "BoxSums.scores": ("B", "D"),
+    "ClaimSums.minorants": ("B", "E"),
+    "ClaimSums.insides": ("B", "E"),
+    "ClaimSums.cuts": ("T",),
+    "PricesKept.totals": ("L",),
 }
 # No budget in time; a box that the symmetry rule leaves empty has the bound and value +inf.
 MAY_BE_INFINITE = frozenset({"Solve.seconds", "Solved.bounds", "Solved.values"})
 
-CODES: dict[str, np.dtype[Any]] = {"f8": np.dtype("<f8"), "b1": np.dtype("u1")}
+CODES: dict[str, np.dtype[Any]] = {"f8": np.dtype("<f8"), "i8": np.dtype("<i8"), "b1": np.dtype("u1")}
+KINDS: dict[str, type] = {"f8": np.float64, "i8": np.int64, "b1": np.bool_}  # in memory
 REQUESTS = get_args(Request)
 RESPONSES = get_args(Response)
 TYPES = {kind.__name__: kind for kind in (*REQUESTS, *RESPONSES)}
@@ -88,18 +141,21 @@ def _decode(data: bytes, expected: tuple[type, ...]) -> object:
         raise MalformedMessage(f"expected bytes, got {type(data).__name__}")
     if len(data) > MAX_BYTES:
         raise MalformedMessage(f"the message has {len(data)} bytes, more than {MAX_BYTES}")
+    check_structure(data)
     try:
-        frame = msgpack.unpackb(data, raw=False, strict_map_key=True, max_ext_len=0, max_map_len=64)
+        frame = msgpack.unpackb(data, raw=False, strict_map_key=True, max_ext_len=0, max_str_len=4 * MAX_TEXT)
     except (ValueError, TypeError, OverflowError, RecursionError, msgpack.UnpackException) as error:
         raise MalformedMessage(f"not a msgpack message ({type(error).__name__}: {str(error)[:200]})") from None
     if not isinstance(frame, dict) or set(frame) != {"consentroid", "type", "body"}:
         raise MalformedMessage("the frame must hold exactly 'consentroid', 'type' and 'body'")
     if type(frame["consentroid"]) is not int or frame["consentroid"] != VERSION:
-        raise MalformedMessage(f"protocol version {frame['consentroid']!r} is not {VERSION}; install the same release")
+        raise MalformedMessage(
+            f"protocol version {_shown(frame['consentroid'])} is not {VERSION}; install the same release"
+        )
     kind = TYPES.get(frame["type"]) if isinstance(frame["type"], str) else None
     if kind is None or kind not in expected:
         names = ", ".join(one.__name__ for one in expected)
-        raise MalformedMessage(f"unexpected message type {str(frame['type'])[:40]!r}; expected one of {names}")
+        raise MalformedMessage(f"unexpected message type {_shown(frame['type'])}; expected one of {names}")
     return _unpack(kind, frame["body"], {})
 
 
@@ -127,10 +183,10 @@ def _pack_value(where: str, hint: Any, value: Any, sizes: Sizes) -> Any:
     if dataclasses.is_dataclass(hint):
         return _pack(value, sizes)
     if get_origin(hint) is np.ndarray:
-        boolean = get_args(get_args(hint)[1])[0] is np.bool_
-        array = np.ascontiguousarray(value, dtype=bool if boolean else "<f8")
+        code = _code(hint)
+        array: NDArray[Any] = np.ascontiguousarray(value, dtype=KINDS[code])
         _check_array(where, array, sizes)
-        return ["b1" if boolean else "f8", list(array.shape), array.tobytes()]
+        return [code, list(array.shape), array.astype(CODES[code], copy=False).tobytes()]
     if hint is int:
         value = int(value)
     elif hint is float:
@@ -168,23 +224,20 @@ def _unpack_value(where: str, hint: Any, value: Any, sizes: Sizes) -> Any:
 
 
 def _unpack_array(where: str, hint: Any, value: Any, sizes: Sizes) -> NDArray[Any]:
-    code = "b1" if get_args(get_args(hint)[1])[0] is np.bool_ else "f8"
+    code = _code(hint)
     if not isinstance(value, list) or len(value) != 3 or value[0] != code:
         raise MalformedMessage(f"{where} must be an array of kind {code}")
     shape, raw = value[1], value[2]
     if not isinstance(raw, bytes) or not isinstance(shape, list) or len(shape) != len(SHAPES[where]):
         raise MalformedMessage(f"{where} must have {len(SHAPES[where])} dimension(s) and its numbers as bytes")
     if not all(type(n) is int and 0 <= n <= MAX_BYTES for n in shape):
-        raise MalformedMessage(f"{where} has the shape {str(shape)[:80]}")
+        raise MalformedMessage(f"{where} has the shape {_shown(shape)}")
     if math.prod(shape) * CODES[code].itemsize != len(raw):
         raise MalformedMessage(f"{where} has the shape {shape} but {len(raw)} bytes")
     array = np.frombuffer(raw, CODES[code]).reshape(shape)
-    if code == "b1":
-        if np.any(array > 1):
-            raise MalformedMessage(f"{where} holds a byte that is neither true nor false")
-        array = array.astype(bool)
-    else:
-        array = array.astype(np.float64)  # a copy: aligned, native and writable
+    if code == "b1" and np.any(array > 1):
+        raise MalformedMessage(f"{where} holds a byte that is neither true nor false")
+    array = array.astype(KINDS[code])  # a copy: aligned, native and writable
     _check_array(where, array, sizes)
     return array
 
@@ -194,12 +247,15 @@ def _check_array(where: str, array: NDArray[Any], sizes: Sizes) -> None:
     if array.ndim != len(spec):
         raise MalformedMessage(f"{where} has {array.ndim} dimension(s), not {len(spec)}")
     for letter, n in zip(spec, array.shape, strict=True):
-        wanted = letter if isinstance(letter, int) else sizes.setdefault(letter, n)
+        if letter == "E":
+            wanted = sizes.setdefault("D", max(n - 2, 0)) + 2
+        else:
+            wanted = letter if isinstance(letter, int) else sizes.setdefault(letter, n)
         if n != wanted:
             raise MalformedMessage(f"{where} has the shape {array.shape} where {letter}={wanted}")
         if isinstance(letter, str) and not 0 <= n <= MAX_SIZE[letter]:
             raise MalformedMessage(f"{where} has {letter}={n}, more than {MAX_SIZE[letter]}")
-    if array.dtype != bool:
+    if array.dtype == np.float64:
         bad = np.isnan(array) if where in MAY_BE_INFINITE else ~np.isfinite(array)
         if bad.any():
             raise MalformedMessage(f"{where} holds {array[bad][0]}; every number must be finite")
@@ -222,7 +278,22 @@ def _check_scalar(where: str, hint: Any, value: Any) -> None:
     else:
         raise TypeError(f"{where}: no wire format for {hint}")
     if not good:
-        raise MalformedMessage(f"{where} holds {str(value)[:80]!r}, which is not allowed there")
+        raise MalformedMessage(f"{where} holds {_shown(value)}, which is not allowed there")
+
+
+def _shown(value: Any) -> str:
+    """A value of the sender's for an error; never its whole text, which can be as long as the message."""
+    if isinstance(value, str | bytes):
+        return repr(value[:40])
+    if isinstance(value, list):
+        return str([_shown(item) if isinstance(item, str | bytes | list | dict) else item for item in value[:8]])
+    return f"{len(value)} fields" if isinstance(value, dict) else repr(value)
+
+
+def _code(hint: Any) -> str:
+    """The kind of an array, from its type hint."""
+    kind = get_args(get_args(hint)[1])[0]
+    return next(code for code, known in KINDS.items() if known is kind)
 
 
 def _required(hint: Any) -> tuple[Any, bool]:

@@ -2,8 +2,8 @@
 
 Coordinator → site: `Describe` once, then one `PriceQuery` (our proof) or `Query` (the paper) per exchange. Site →
 coordinator: `Description`, `PriceReply`, `Reply`, or a `Failure` (a value, not a crash). A query may ask for several
-kinds of work at once, done in the order of its fields, so that one exchange serves a step. Every array of a `PriceReply`
-is a sum over the site's rows: what all sites hold together is the sum of their replies.
+kinds of work at once, done in the order of its fields, so that one exchange serves a step. Every array of a
+`PriceReply` is a sum over the site's rows: what all sites hold together is the sum of their replies.
 
 `docs/disclosure.md` says what each field reveals. Letters of shapes: B boxes, C candidates, D features, K clusters,
 P points, Q new columns, S columns, T cuts.
@@ -297,11 +297,12 @@ class PriceReply:
 
 @dataclass(frozen=True)
 class Failure:
-    """Why there is no reply from a node."""
+    """Why there is no reply from a node; `final`: asking again cannot help."""
 
     node: str
     reason: str
     round: int = -1
+    final: bool = False
 
 
 Request = Describe | PriceQuery | Query
