@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 
 from ..federation.administrator import Federation, Patience, new_run
+from ..federation.controls import check_server
 from ..federation.display import follow, show_result
 from ..federation.job import JobArguments, write_job
 from ..federation.kit import check_node_names, known_nodes, locate_storage, provision
@@ -49,7 +50,10 @@ def init(
     """Make keys, certificates and hardened kits for a server, an administrator and each node."""
     names = split(nodes)
     kits = provision(names, server, directory)
-    console.print(f"Kits for {len(names)} nodes, with mutual TLS and no code from jobs:", highlight=False)
+    console.print(
+        f"Kits for {len(names)} nodes, every control read back (mutual TLS, signed jobs, installed classes only):",
+        highlight=False,
+    )
     console.print(f"  {kits.server}  →  the server's machine:  consentroid federation serve server", highlight=False)
     for name in names:
         console.print(
@@ -63,6 +67,7 @@ def init(
 def serve(kit: Kit) -> None:
     """Run the server in the foreground."""
     locate_storage(kit)
+    check_server(kit)
     foreground(kit, "server")
 
 

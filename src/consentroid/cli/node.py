@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from ..data.tables import read_table
+from ..federation.controls import check_site
 from ..federation.kit import set_private_table, site_name
 from ..warmup import prepare_solver
 from .federation import Kit, console, foreground, split
@@ -23,6 +24,7 @@ def node_start(
 ) -> None:
     """Offer a private table to the federation. Rows stay on this machine."""
     name = site_name(kit)
+    check_site(kit)
     table = read_table(data, split(columns) if columns else None)
     set_private_table(kit, data, split(columns) if columns else None)
     console.print(

@@ -23,8 +23,9 @@ from typing import Any
 
 from ..core.errors import ConsentroidError, FederationFailed, InvalidInput, NodeFailed
 from ..report.files import output_folder
+from .controls import require_engine
 from .job import JobArguments, write_job
-from .kit import admin_name, require_flare
+from .kit import admin_name
 from .protocol import STATUS
 
 FILES = ("result.json", "certificate.json", "trace.jsonl")
@@ -61,7 +62,7 @@ class Federation:
     """A connection to a federation's server as its administrator."""
 
     def __init__(self, kit: Path, patience: Patience | None = None) -> None:
-        require_flare()
+        require_engine()
         self._kit = kit
         self._user = admin_name(kit)
         self._patience = patience or Patience()

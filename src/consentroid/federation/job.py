@@ -20,7 +20,8 @@ import numpy as np
 from ..core.errors import InvalidInput
 from ..core.problem import Domain
 from ..paper.settings import Settings
-from .kit import SERVER_CLASSES, SITE_CLASSES, check_node_names
+from .controls import SERVER_CLASS, SITE_CLASS
+from .kit import check_node_names
 from .protocol import Limits
 
 RUN = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
@@ -176,7 +177,7 @@ def write_job(directory: Path, arguments: JobArguments) -> Path:
     server = {
         "format_version": 2,
         "workflows": [
-            {"id": "coordinator", "path": SERVER_CLASSES[0], "args": {"arguments": arguments.as_dict()}},
+            {"id": "coordinator", "path": SERVER_CLASS, "args": {"arguments": arguments.as_dict()}},
         ],
         "components": [],
         "task_data_filters": [],
@@ -184,7 +185,7 @@ def write_job(directory: Path, arguments: JobArguments) -> Path:
     }
     client = {
         "format_version": 2,
-        "executors": [{"tasks": ["consentroid"], "executor": {"path": SITE_CLASSES[0], "args": {}}}],
+        "executors": [{"tasks": ["consentroid"], "executor": {"path": SITE_CLASS, "args": {}}}],
         "components": [],
         "task_data_filters": [],
         "task_result_filters": [],

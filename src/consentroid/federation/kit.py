@@ -4,10 +4,11 @@
 by default. After that a site
 
 * runs installed classes only: code shipped with a job is refused (`byoc: none` for every role, administrators
-  included), and so is any component outside `SITE_CLASSES`;
+  included), and so is any component outside the allow-list;
 * streams no logs to the server (tracebacks can hold private values) and offers no shell commands to administrators.
 
-The site's own `local/` folder holds these rules, so neither the server nor an administrator can relax them.
+The site's own `local/` folder holds these rules, so neither the server nor an administrator can relax them. At the end
+everything is read back (`controls.py`): unless each control is there, nothing is handed out.
 """
 
 from __future__ import annotations
@@ -23,10 +24,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..core.errors import InvalidInput, SolverUnavailable
+from ..core.errors import InvalidInput
+from .controls import SERVER_CLASS, SITE_CLASS, check_server, check_site, require_engine
 
-SITE_CLASSES = ("consentroid.federation.site.ConsentroidSite",)
-SERVER_CLASSES = ("consentroid.federation.controller.ConsentroidController",)
 DATA_FILE = "consentroid.json"  # in a kit's local/: a site's private table; the administrator's list of nodes
 ADMIN = "admin@consentroid.org"
 ORGANISATION = "consentroid"
@@ -99,6 +99,8 @@ def parse_server(text: str) -> tuple[str, int]:
 def provision(nodes: Sequence[str], server: str, directory: Path) -> Kits:
     """Create keys, certificates and hardened kits for a server, an administrator and each node."""
     names, (host, port) = check_node_names(nodes), parse_server(server)
+    if host.lower() in {name.lower() for name in names}:
+        raise InvalidInput(f"node '{host}' has the server's name; choose another, certificates go by names")
     if directory.exists() and any(directory.iterdir()):
         raise InvalidInput(f"{directory} is not empty; give a new folder, provisioning makes new keys")
     with tempfile.TemporaryDirectory() as temporary:
@@ -117,6 +119,13 @@ def provision(nodes: Sequence[str], server: str, directory: Path) -> Kits:
     for name in names:
         harden_site(kits.node(name))
     _protect(directory)
+    try:
+        check_server(kits.server)
+        for name in names:
+            check_site(kits.node(name))
+    except InvalidInput:
+        shutil.rmtree(directory)  # kits that are not closed are not handed out
+        raise
     return kits
 
 
@@ -141,7 +150,7 @@ def _project(nodes: Sequence[str], host: str, port: int) -> dict[str, Any]:
 
 
 def _run_provisioning(project: Path, workspace: Path) -> None:
-    require_flare()
+    require_engine()
     command = [sys.executable, "-m", "nvflare.cli", "provision", "-p", str(project), "-w", str(workspace), "--force"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=project.parent)
     if done.returncode != 0:
@@ -149,19 +158,12 @@ def _run_provisioning(project: Path, workspace: Path) -> None:
         raise InvalidInput(f"FLARE could not provision the federation: {' '.join(tail)}")
 
 
-def require_flare() -> None:
-    try:
-        import nvflare  # noqa: F401
-    except ImportError:
-        raise SolverUnavailable("NVIDIA FLARE is not installed; run: pip install 'consentroid[federation]'") from None
-
-
 def harden_site(kit: Path) -> None:
     """Write the site's own rules; also for a site of an existing deployment that runs nothing else."""
     resources = _default(kit, "resources.json")
     resources |= {
         "class_list_enforcement_mode": "enforce",
-        "class_allow_list": [*SITE_CLASSES],
+        "class_allow_list": [SITE_CLASS],
         "allow_log_streaming": False,
     }
     resources["components"] = [c for c in resources["components"] if c["id"] != "site_log_streamer"]
@@ -186,7 +188,7 @@ def harden_server(kit: Path) -> None:
     snapshots = resources["snapshot_persistor"]
     installed = [c["path"] for c in resources["components"]]
     installed += [snapshots["path"], snapshots["args"]["storage"]["path"]]
-    resources |= {"class_list_enforcement_mode": "enforce", "class_allow_list": [*SERVER_CLASSES, *installed]}
+    resources |= {"class_list_enforcement_mode": "enforce", "class_allow_list": [SERVER_CLASS, *installed]}
     _write(kit / "local" / "resources.json", resources)
     _write(kit / "local" / "authorization.json", {"format_version": "1.0", "permissions": ROLES})
     locate_storage(kit)
