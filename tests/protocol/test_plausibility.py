@@ -158,7 +158,10 @@ def cases() -> dict[str, tuple[object, str]]:
         "negative cost": (lambda r: spoil(r, costs=-evaluated(r).costs), "negative cost"),
         "negative count": (lambda r: spoil(r, counts=evaluated(r).counts - 9), "negative count"),
         "rows invented": (lambda r: spoil(r, counts=evaluated(r).counts + 1), "counts of 7 in all"),
-        "sums outside the domain": (lambda r: spoil(r, sums=evaluated(r).sums + 1e3), "no rows inside the domain"),
+        "offsets outside the domain": (
+            lambda r: spoil(r, offsets=evaluated(r).offsets + 1e3),
+            "no rows inside the domain",
+        ),
     }
 
 

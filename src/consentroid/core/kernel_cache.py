@@ -23,12 +23,12 @@ ROOMS = {  # the files whose kernels call each other
 }
 
 
-def drop_stale() -> None:
-    """Forget kernels that were compiled from other sources than the present ones; never fails.
+def drop_stale(only: str | None = None) -> None:
+    """Forget kernels (of one room or all) that were compiled from other sources than the present ones; never fails.
 
     A module that imports the kernels of its room calls this once, after those imports.
     """
-    for room in ROOMS:
+    for room in ROOMS if only is None else (only,):
         ours = [point for point in entry_points if point.py_func.__module__.startswith(f"{PACKAGE.name}.{room}.")]
         if ours:
             _renew({Path(point.stats.cache_path) for point in ours}, room)

@@ -112,7 +112,7 @@ def _pack(run: Run) -> tuple[dict[str, Any], Arrays]:
         "candidates": run.candidates,
         "anchors": run.anchors,
         "incumbent_counts": run.incumbent_counts,
-        "incumbent_sums": run.incumbent_sums,
+        "incumbent_offsets": run.incumbent_offsets,
     }
     arrays |= {name: array for name, array in optional.items() if array is not None}
     arrays |= _prefixed("leaf", _pack_leaves(certificate.leaves))
@@ -141,7 +141,7 @@ def _unpack(header: dict[str, Any], arrays: Arrays, dual_state_like: Any) -> Run
     )
     run = Run(certificate, symmetry=Symmetry(header["rule"], arrays.get("references")))
     run.candidates, run.anchors = arrays.get("candidates"), arrays.get("anchors")
-    run.incumbent_counts, run.incumbent_sums = arrays.get("incumbent_counts"), arrays.get("incumbent_sums")
+    run.incumbent_counts, run.incumbent_offsets = arrays.get("incumbent_counts"), arrays.get("incumbent_offsets")
     for name in ("dual_value", "phase", "stop_reason", "elapsed", "round"):
         setattr(run, name, header[name])
     run.bytes_up, run.bytes_down = header["bytes"]

@@ -35,4 +35,4 @@ class Run:
     evaluation: DualEvaluation | None = None  # the best under the present symmetry rule
     dual_value: float = -math.inf  # best attained d(λ), also where the rule makes it no bound
     incumbent_counts: Array | None = None  # (N, K): rows of each node in each cluster of the incumbent
-    incumbent_sums: Array | None = None  # (N, K, D): and the sums of those rows
+    incumbent_offsets: Array | None = None  # (N, K, D): and the sums of those rows

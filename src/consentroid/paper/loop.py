@@ -219,7 +219,7 @@ class Coordinator:
             if run.certificate.offer_cost(candidate, node_costs):
                 parts = [reply.evaluated for reply in replies if reply.evaluated is not None]
                 run.incumbent_counts = np.array([part.counts[c] for part in parts])
-                run.incumbent_sums = np.array([part.sums[c] for part in parts])
+                run.incumbent_offsets = np.array([part.offsets[c] for part in parts])
         if run.trace.records and self.settings.heuristic == "average":
             run.trace.records[-1].cost = float(evaluation.costs.min())
         run.candidates = None
@@ -247,9 +247,8 @@ class Coordinator:
         this form wherever the duality gap is zero."""
         run = self.run_state
         assert run.certificate.centroids is not None
-        assert run.incumbent_counts is not None
-        assert run.incumbent_sums is not None
-        gradients = 2 * (run.incumbent_counts[:, :, None] * run.certificate.centroids - run.incumbent_sums)
+        assert run.incumbent_offsets is not None
+        gradients = -2 * run.incumbent_offsets
         if run.symmetry.references is not None:  # the nodes label their centroids by the references
             order = alignment(run.certificate.centroids, run.symmetry.references)
             gradients = gradients[:, order]

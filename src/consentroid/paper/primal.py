@@ -2,7 +2,7 @@
 
 `average` is the paper's heuristic (`Avg_Centroids`): it shows the gap of the paper's loop. `lloyd` is for use: several
 starts from the nodes' own centroids (k-means over the N·K centroids, as k-FED does), each improved by exact Lloyd steps
-over all nodes, because an evaluation returns counts and sums beside the cost.
+over all nodes, because an evaluation returns counts and offsets beside the cost.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Evaluation:
     candidates: Array  # (C, K, D)
     node_costs: Array  # (N, C)
     counts: Array  # (C, K)
-    sums: Array  # (C, K, D)
+    offsets: Array  # (C, K, D) Σ w (x − m_k) over the rows of cluster k
 
     @classmethod
     def of(cls, candidates: Array, replies: list[Reply]) -> Evaluation:
@@ -38,7 +38,7 @@ class Evaluation:
             candidates,
             np.array([part.costs for part in parts]),
             np.sum([part.counts for part in parts], axis=0),
-            np.sum([part.sums for part in parts], axis=0),
+            np.sum([part.offsets for part in parts], axis=0),
         )
 
     @property
@@ -69,8 +69,8 @@ def lloyd(evaluation: Evaluation, anchors: Array) -> Array:
     An empty cluster is moved to the anchor (some node's centroid) that is farthest from the other centroids.
     """
     moved = []
-    for old, counts, sums in zip(evaluation.candidates, evaluation.counts, evaluation.sums, strict=True):
-        new = np.where(counts[:, None] > 0, sums / np.maximum(counts, 1e-300)[:, None], old)
+    for old, counts, offsets in zip(evaluation.candidates, evaluation.counts, evaluation.offsets, strict=True):
+        new = old + np.where(counts[:, None] > 0, offsets / np.maximum(counts, 1e-300)[:, None], 0.0)
         for k in np.nonzero(counts <= 0)[0]:
             new[k] = anchors[_farthest(anchors, np.delete(new, k, axis=0))]
         if np.max(np.abs(new - old)) > 1e-12 * np.max(np.abs(new), initial=1e-300):

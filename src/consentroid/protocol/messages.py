@@ -95,6 +95,7 @@ class Evaluated:
     costs: Array  # (C,)
     counts: Array  # (C, K)
     offsets: Array  # (C, K, D) Σ w (x − m_k) over the rows of cluster k
+    spreads: Array  # (C, K) Σ w |x − m_k|² over the rows of cluster k
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,8 @@ Whatever the rows are, an honest node's numbers obey
 
 where f_i(m) is known wherever the node has attained or evaluated m. Later attained points are held against earlier
 bounds and later bounds against earlier points: d_i is a minimum of affine functions of p, and this is the test that
-its replies are (concavity). A reply that fails is refused with its reason; nothing of it is used.
+its replies are (concavity). A reply that fails is refused with its reason; nothing of it is used. What a reply to
+`PriceQuery` must obey stands in `price_rules.py`.
 
 A node can still lie consistently, by clustering other rows than its own. No coordinator can see that; the certificate
 lets every honest node re-check its own part.
@@ -24,16 +25,26 @@ from scipy.optimize import linprog
 
 from ..core.arrays import Array
 from ..core.symmetry import Symmetry, align
-from .messages import Counted, Describe, Description, Evaluate, Evaluated, Query, Reply, Solve, Solved, Statistics
+from .messages import (
+    Coordinates,
+    Counted,
+    Describe,
+    Description,
+    Evaluate,
+    Evaluated,
+    PriceQuery,
+    PriceReply,
+    Query,
+    Reply,
+    Solve,
+    Solved,
+    Statistics,
+)
+from .price_rules import TOLERANCE, Contradiction, PriceRules, check_offsets, same_shape
 
-TOLERANCE = 1e-8  # relative to the numbers compared; honest rounding stays orders of magnitude below
 POINTS_KEPT = 64
 BOUNDS_KEPT = 256
 POINTS_A_REPLY = 16  # attained points of one reply that are held against earlier bounds
-
-
-class Contradiction(Exception):
-    """Why a reply is refused."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +80,7 @@ class ReplyChecker:
         self.node = node
         self._weight: float | None = None
         self._extent: tuple[Array, Array] | None = None  # a box that holds the node's rows
+        self._coordinates: Coordinates | None = None  # the last ones sent
         self._points: deque[_Point] = deque(maxlen=POINTS_KEPT)
         self._bounds: dict[bytes, tuple[Symmetry, deque[_Bound]]] = {}  # by symmetry rule and references
 
@@ -95,13 +107,11 @@ class ReplyChecker:
         self._check_sender(reply.node)
         if reply.round != query.round:
             raise Contradiction(f"answered round {reply.round} in round {query.round}")
-        for name, asked, answered in (
-            ("solved", query.solve, reply.solved),
-            ("counted", query.statistics, reply.counted),
-            ("evaluated", query.evaluate, reply.evaluated),
-        ):
-            if (asked is None) != (answered is None):
-                raise Contradiction(f"'{name}' was {'not ' if asked is None else ''}asked for, but the reply differs")
+        _only_what_was_asked(
+            solved=(query.solve, reply.solved),
+            counted=(query.statistics, reply.counted),
+            evaluated=(query.evaluate, reply.evaluated),
+        )
         symmetry = Symmetry(query.rule, query.references)
         points: list[_Point] = []
         bounds: list[_Bound] = []
@@ -118,6 +128,30 @@ class ReplyChecker:
         self._points.extend(points)
         self._bounds.setdefault(_key(symmetry), (symmetry, deque(maxlen=BOUNDS_KEPT)))[1].extend(bounds)
 
+    def check_prices(self, query: PriceQuery, reply: PriceReply) -> None:
+        self._check_sender(reply.node)
+        if (reply.round, reply.step) != (query.round, query.step):
+            raise Contradiction(
+                f"answered round {reply.round}, step {reply.step} in round {query.round}, step {query.step}"
+            )
+        _only_what_was_asked(
+            moments=(query.moments, reply.moments),
+            located=(query.coordinates, reply.located),
+            priced=(query.start or query.move, reply.priced),
+            columns=(query.columns, reply.columns),
+            trimmed=(query.trim, reply.trimmed),
+            boxes=(query.examine, reply.boxes),
+            claimed=(query.claim, reply.claimed),
+            evaluated=(query.evaluate, reply.evaluated),
+            kept=(query.keep, reply.kept),
+        )
+        if self._weight is None or self._extent is None:
+            raise Contradiction("answered about prices before it described itself")
+        PriceRules(self._weight, self._extent, query.coordinates or self._coordinates).check(query, reply)
+        if query.evaluate is not None and reply.evaluated is not None:
+            self._check_evaluated(query.evaluate, reply.evaluated)
+        self._coordinates = query.coordinates or self._coordinates
+
     # ------------------------------------------------------------------ parts of a reply
 
     def _check_sender(self, name: str) -> None:
@@ -125,9 +159,9 @@ class ReplyChecker:
             raise Contradiction(f"answered under the name '{name}'")
 
     def _check_solved(self, asked: Solve, told: Solved, symmetry: Symmetry) -> tuple[list[_Point], list[_Bound]]:
-        _same_shape("centroids", told.centroids, asked.prices.shape)
+        same_shape("centroids", told.centroids, asked.prices.shape)
         for name, array in (("bounds", told.bounds), ("values", told.values), ("optimal", told.optimal)):
-            _same_shape(name, array, asked.prices.shape[:1])
+            same_shape(name, array, asked.prices.shape[:1])
         lower, upper = asked.boxes[:, 0], asked.boxes[:, 1]
         attained = np.isfinite(told.values)
         room = TOLERANCE * np.maximum(np.abs(lower), np.abs(upper)).max(axis=(1, 2), initial=1e-300)
@@ -164,25 +198,22 @@ class ReplyChecker:
 
     def _check_evaluated(self, asked: Evaluate, told: Evaluated) -> list[_Point]:
         n, k, d = asked.candidates.shape
-        _same_shape("costs", told.costs, (n,))
-        _same_shape("counts", told.counts, (n, k))
-        _same_shape("sums", told.sums, (n, k, d))
+        same_shape("costs", told.costs, (n,))
+        same_shape("counts", told.counts, (n, k))
+        same_shape("offsets", told.offsets, (n, k, d))
         if np.any(told.costs < 0):
             raise Contradiction(f"tells a negative cost, {told.costs.min():g}")
         self._check_counts(told.counts, told.counts.sum(axis=1))
         if self._extent is not None:
-            lower, upper = (told.counts[..., None] * side for side in self._extent)
-            room = TOLERANCE * (np.abs(lower) + np.abs(upper) + 1e-300)
-            if np.any(told.sums < lower - room) or np.any(told.sums > upper + room):
-                raise Contradiction("tells sums that no rows inside the domain can have")
+            check_offsets(told.offsets, told.counts, asked.candidates, self._extent)
         return [_Point(m, cost) for m, cost in zip(asked.candidates, told.costs.tolist(), strict=True)]
 
     def _check_counted(self, asked: Statistics, told: Counted, points: list[_Point]) -> None:
         n, _, k, d = asked.boxes.shape
-        _same_shape("counts", told.counts, (n, k))
-        _same_shape("sums", told.sums, (n, k, d))
-        _same_shape("constants", told.constants, (n,))
-        _same_shape("undecided", told.undecided, (n,))
+        same_shape("counts", told.counts, (n, k))
+        same_shape("sums", told.sums, (n, k, d))
+        same_shape("constants", told.constants, (n,))
+        same_shape("undecided", told.undecided, (n,))
         if np.any(told.undecided < 0):
             raise Contradiction("tells a negative weight of undecided rows")
         self._check_counts(told.counts, told.counts.sum(axis=1) + told.undecided)
@@ -233,6 +264,12 @@ def _check_bounds_against_points(bounds: list[_Bound], points: list[_Point], sym
         )
 
 
+def _only_what_was_asked(**parts: tuple[object, object]) -> None:
+    for name, (asked, answered) in parts.items():
+        if (asked is None) != (answered is None):
+            raise Contradiction(f"'{name}' was {'not ' if asked is None else ''}asked for, but the reply differs")
+
+
 def _key(symmetry: Symmetry) -> bytes:
     return symmetry.rule.encode() + (b"" if symmetry.references is None else symmetry.references.tobytes())
 
@@ -266,11 +303,6 @@ def box_is_empty(boxes: Array, symmetry: Symmetry) -> bool:
     )
     room = TOLERANCE * max(float(np.abs(boxes).max()), 1e-300)
     return bool(result.status == 0 and -result.fun <= room)
-
-
-def _same_shape(name: str, array: NDArray[np.generic], shape: tuple[int, ...]) -> None:
-    if array.shape != shape:
-        raise Contradiction(f"'{name}' has the shape {array.shape}, asked for was {shape}")
 
 
 def _first(mask: NDArray[np.bool_]) -> int | None:

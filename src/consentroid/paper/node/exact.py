@@ -28,7 +28,7 @@ Regime = Literal["auto", "assignments", "boxes"]
 
 MOST_ASSIGNED = 64, 256  # rows up to which assignments are searched first: in up to two features, in more
 
-drop_stale()
+drop_stale("paper")
 
 
 class ExactSolver:

@@ -1,0 +1,197 @@
+"""What the sums of a `PriceReply` must obey, whatever the rows and their prices are.
+
+Known of a site: the weight of its rows and a box that holds them, which the coordinates turn into a box for y. Weights
+of some of its rows lie between nothing and all; sums of y − m between those weights times the distances to the sides
+of the box; sums of positive terms are positive; rows that a point attracts cost less than they offer. A site that lies
+within these rules is not found out here: its claims are checked by itself, from the certificate.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core.arrays import Array
+from .messages import (
+    BoxSums,
+    Claim,
+    ClaimSums,
+    ColumnSums,
+    Coordinates,
+    Examine,
+    Located,
+    MakeColumns,
+    Moments,
+    MomentSums,
+    MovePrices,
+    Priced,
+    PriceQuery,
+    PriceReply,
+    PricesKept,
+    Trim,
+    Trimmed,
+)
+
+TOLERANCE = 1e-8  # relative to the numbers compared; honest rounding stays orders of magnitude below
+DIGEST = re.compile(r"[0-9a-f]{64}")
+Extent = tuple[Array, Array]
+
+
+class Contradiction(Exception):
+    """Why a reply is refused."""
+
+
+@dataclass(frozen=True)
+class PriceRules:
+    weight: float
+    extent: Extent  # (D,) each, holds the rows
+    coordinates: Coordinates | None  # those in force when the query is done
+
+    def check(self, query: PriceQuery, reply: PriceReply) -> None:
+        """Raise `Contradiction` if any part of the reply breaks a rule; each part asked for is there."""
+        if query.moments is not None and reply.moments is not None:
+            self._check_moments(query.moments, reply.moments)
+        if query.coordinates is not None and reply.located is not None:
+            self._check_located(query.coordinates, reply.located)
+        if reply.priced is not None:
+            _check_priced(query.move, reply.priced)
+        if query.columns is not None and reply.columns is not None:
+            self._check_columns(query.columns, reply.columns)
+        if query.trim is not None and reply.trimmed is not None:
+            self._check_trimmed(query.trim, reply.trimmed)
+        for asked, told in ((query.examine, reply.boxes), (query.claim, reply.claimed)):
+            if asked is not None and told is not None:
+                self._check_boxes(asked, told)
+        if query.keep is not None and reply.kept is not None:
+            _check_kept(len(query.keep.slots), reply.kept)
+
+    def _check_moments(self, asked: Moments, told: MomentSums) -> None:
+        same_shape("sums", told.sums, asked.reference.shape)
+        same_shape("products", told.products, 2 * asked.reference.shape)
+        if abs(told.weight - self.weight) > TOLERANCE * self.weight:
+            raise Contradiction(f"tells the weight {told.weight:g} after {self.weight:g}")
+        check_offsets(told.sums, np.array(told.weight), asked.reference, self.extent)
+        squares = np.diag(told.products)
+        reach = np.maximum(np.abs(self.extent[0] - asked.reference), np.abs(self.extent[1] - asked.reference))
+        scale = np.sqrt(np.outer(squares, squares)) if np.all(squares >= 0) else np.zeros_like(told.products)
+        room = 1.0 + TOLERANCE
+        if (
+            np.any(squares < 0)
+            or np.any(squares > self.weight * reach**2 * room)
+            or np.any(told.sums**2 > self.weight * squares * room)
+            or np.any(np.abs(told.products) > scale * room)
+            or np.any(np.abs(told.products - told.products.T) > TOLERANCE * scale)
+        ):
+            raise Contradiction("tells moments that no rows inside the domain can have")
+
+    def _check_located(self, asked: Coordinates, told: Located) -> None:
+        reach = np.maximum(np.abs(self.extent[0] - asked.origin), np.abs(self.extent[1] - asked.origin)).sum()
+        n_features = len(asked.origin)
+        size = float(reach) * asked.scale * float(np.abs(asked.basis).max(initial=0.0)) * n_features
+        if not 0.0 <= told.scatter_error <= self.weight * (8 * (n_features + 4) * 2.0**-52 * size) ** 2:
+            raise Contradiction(f"tells that rounding its coordinates costs {told.scatter_error:g}")
+
+    def _check_columns(self, asked: MakeColumns, told: ColumnSums) -> None:
+        n_new, n_all = len(asked.points), int(asked.kept.sum()) + len(asked.points)
+        for name in ("costs", "sizes", "prices", "centre_prices"):
+            same_shape(name, getattr(told, name), (n_new,))
+            _check_positive(name, getattr(told, name))
+        same_shape("overlaps", told.overlaps, (n_new, n_all))
+        self._check_weights("sizes", told.sizes)
+        _check_positive("overlaps", told.overlaps)
+        room = TOLERANCE * self.weight
+        own = told.overlaps[:, n_all - n_new :]
+        if (
+            np.any(told.overlaps > told.sizes[:, None] + room)
+            or np.any(np.abs(np.diag(own) - told.sizes) > room)
+            or np.any(np.abs(own - own.T) > room)
+        ):
+            raise Contradiction("tells overlaps that no columns can have")
+        if np.any(told.costs > told.prices * (1.0 + TOLERANCE)):
+            raise Contradiction("tells a column that costs more than its rows offer")
+
+    def _check_trimmed(self, asked: Trim, told: Trimmed) -> None:
+        n, d = asked.points.shape
+        same_shape("values", told.values, (n,))
+        same_shape("weights", told.weights, (n,))
+        same_shape("offsets", told.offsets, (n, d))
+        _check_positive("profits", -told.values)
+        self._check_weights("weights", told.weights)
+        if np.any(told.values[told.weights == 0.0] != 0.0):
+            raise Contradiction("tells a profit without rows")
+        check_offsets(told.offsets, told.weights, asked.points, self._located())
+
+    def _check_boxes(self, asked: Examine | Claim, told: BoxSums | ClaimSums) -> None:
+        n, d = asked.lower.shape
+        centres = 0.5 * (asked.lower + asked.upper)
+        for name, sums in (("minorants", told.minorants), ("insides", told.insides)):
+            same_shape(name, sums, (n, d + 2))
+            self._check_weights(name, sums[:, 0])
+            check_offsets(sums[:, 1:-1], sums[:, 0], centres, self._located())
+        room = TOLERANCE * self.weight
+        if np.any(told.insides[:, 0] > told.minorants[:, 0] + room):
+            raise Contradiction("tells a minorant that leaves out rows inside")
+        if isinstance(told, ClaimSums):
+            assert isinstance(asked, Claim)
+            same_shape("cuts", told.cuts, asked.cut_at.shape)
+            return
+        same_shape("cuts", told.cuts[..., 0, 0, 0], (n, d))  # the codec knows the rest
+        for name, array, shape in (
+            ("undecided", told.undecided, (n,)), ("worth", told.worth, (n,)), ("scores", told.scores, (n, d)),
+        ):  # fmt: skip
+            same_shape(name, array, shape)
+            _check_positive(name, array)
+        if np.any(told.insides[:, 0] + told.undecided > self.weight + room):
+            raise Contradiction("tells more rows inside and undecided than it has")
+
+    def _check_weights(self, name: str, weights: Array) -> None:
+        _check_positive(name, weights)
+        if np.any(weights > self.weight * (1.0 + TOLERANCE)):
+            raise Contradiction(f"'{name}' has the weight {weights.max():g} for rows of weight {self.weight:g}")
+
+    def _located(self) -> Extent:
+        """A box that holds every y = (x − origin) · basis · scale."""
+        if self.coordinates is None:
+            raise Contradiction("answered about prices before it was sent coordinates")
+        at = self.coordinates
+        sides = [(side - at.origin)[:, None] * at.basis * at.scale for side in self.extent]
+        low, high = np.minimum(*sides).sum(axis=0), np.maximum(*sides).sum(axis=0)
+        room = TOLERANCE * np.maximum(np.abs(sides[0]), np.abs(sides[1])).sum(axis=0)
+        return low - room, high + room
+
+
+def _check_priced(move: MovePrices | None, told: Priced) -> None:
+    if move is not None:
+        same_shape("column_prices", told.column_prices, move.z.shape)
+    _check_positive("column_prices", told.column_prices)
+    if told.total < 0.0 or np.any(told.column_prices > told.total * (1.0 + TOLERANCE)):
+        raise Contradiction(f"tells prices of {told.total:g} in all and a column that has more")
+
+
+def _check_kept(n_slots: int, told: PricesKept) -> None:
+    same_shape("totals", told.totals, (n_slots,))
+    _check_positive("totals", told.totals)
+    if not DIGEST.fullmatch(told.digest):
+        raise Contradiction("tells a digest that is no sha256")
+
+
+def _check_positive(name: str, array: Array) -> None:
+    if not np.all(array >= 0.0):
+        raise Contradiction(f"'{name}' holds {array.min():g}, which is negative")
+
+
+def check_offsets(offsets: Array, weights: Array, points: Array, extent: tuple[Array, Array]) -> None:
+    """Σ w (x − m) of rows inside the extent lies between Σ w times the distances from m to both sides of it."""
+    low, high = (weights[..., None] * (side - points) for side in extent)
+    size = np.maximum(np.abs(extent[0]), np.abs(extent[1])) + np.abs(points)
+    room = TOLERANCE * (weights[..., None] * size + 1e-300)
+    if np.any(offsets < low - room) or np.any(offsets > high + room):
+        raise Contradiction("tells sums that no rows inside the domain can have")
+
+
+def same_shape(name: str, array: NDArray[np.generic], shape: tuple[int, ...]) -> None:
+    if array.shape != shape:
+        raise Contradiction(f"'{name}' has the shape {array.shape}, asked for was {shape}")
