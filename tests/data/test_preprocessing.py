@@ -12,7 +12,19 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler, StandardScaler
 
 from consentroid.core.errors import InvalidInput
-from consentroid.data.preprocessing import Affine, Extremes, Moments, Schema, check_schema, impute, prepare
+from consentroid.data.preprocessing import (
+    Affine,
+    Extremes,
+    Moments,
+    Recipe,
+    Schema,
+    aligned,
+    check_schema,
+    impute,
+    prepare,
+    scale_notice,
+)
+from consentroid.data.tables import Table
 
 
 @st.composite
@@ -90,7 +102,6 @@ def frame(**columns: list[float]) -> pd.DataFrame:
     [
         (frame(a=[1.0]), "node 'south' lacks column 'b' of node 'north'"),
         (frame(a=[1.0], b=[2.0], c=[3.0]), "node 'south' has a column 'c' that node 'north' lacks"),
-        (frame(b=[1.0], a=[2.0]), "node 'south' has 'b' as column 1 where node 'north' has 'a'; order"),
         (frame(a=[1.0], b=[True]), "node 'south': column 'b' is boolean, at node 'north' it is number"),
         (frame(a=[1.0], b=["high"]), r"node 'south': column 'b' is not numeric \('high'"),
         (frame(a=[1.0], b=[np.nan]), "node 'south': row 1 has a missing value"),
@@ -128,3 +139,36 @@ def test_bad_requests() -> None:
     assert check_schema({"x": Schema(("a",), ("number",))}).names == ("a",)
     with pytest.raises(InvalidInput, match="at least one node"):
         check_schema({})
+
+
+def test_another_order_of_the_same_columns_is_accepted_and_told() -> None:
+    prepared = prepare({"north": frame(a=[0.0], b=[1.0]), "south": frame(b=[5.0], a=[2.0])}, scale="none")
+    np.testing.assert_array_equal(prepared.rows["south"], [[2.0, 5.0]])
+    assert prepared.notices == (
+        "node 'south' has its columns in another order; they are taken in the order of node 'north'",
+    )
+    tables = {"x": Table(("a", "b"), np.zeros((1, 2)))}
+    assert aligned(tables) == tables
+    with pytest.raises(InvalidInput, match="has 'b' as column 1 where node 'n' has 'a'"):
+        check_schema({"n": Schema(("a", "b"), ("number",) * 2), "s": Schema(("b", "a"), ("number",) * 2)})
+
+
+def test_features_on_very_different_scales_are_told() -> None:
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(500, 3)) * [1.0, 0.0, 800.0] + [0.0, 1e6, 0.0]
+    said = scale_notice(["bill", "constant", "mass"], Moments.of(rows))
+    assert said is not None
+    assert said.startswith("'mass' varies 8")
+    assert "--scale standard" in said
+    assert scale_notice(["a", "b"], Moments.of(rng.normal(size=(500, 2)) * [1.0, 10.0])) is None
+    assert scale_notice(["a", "b"], Moments.of(np.ones((5, 2)))) is None
+
+
+def test_what_was_done_can_be_done_to_other_rows() -> None:
+    table = frame(a=[1.0, 2.0, 6.0], b=[0.0, np.nan, 4.0])
+    prepared = prepare({"x": table}, imputation=True)
+    again = Recipe.from_dict(prepared.recipe.as_dict())
+    np.testing.assert_array_equal(again.apply(table), prepared.rows["x"])
+    for broken in ({}, {"offset": [0], "factor": [0], "fill": None}, {"offset": "x", "factor": [1], "fill": None}):
+        with pytest.raises(InvalidInput, match=r"the scaling in result\.json"):
+            Recipe.from_dict(broken)

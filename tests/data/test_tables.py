@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 
 import numpy as np
@@ -93,7 +94,12 @@ def test_missing_values_pass_only_when_allowed(tmp_path: Path) -> None:
     [
         ("x,species\n1,Adelie\n", None, r"column 'species' is not numeric \('Adelie' in row 1\); select numeric"),
         ("x,y\n1,2\n", ["z"], r"has no column 'z'; it has 'x', 'y'"),
-        ("x,y\n1,2,3\n", None, r"row 1 has 3 cells, the header has 2"),
+        ("x,y\n1,2,3\n", None, r"row 1 has 3 cells, the header has 2; the separator .* a comma, .* --separator"),
+        ("x,y\n1,2\n\n3,z\n", None, r"'z' in row 3"),
+        ("x,,y\n1,2,3\n", None, r"column 2 has no name; give it one"),
+        ("x,a[b]\n1,2\n", None, r"the column name 'a\[b\]' has the character '\['; rename it"),
+        ("x,a\x1b\n1,2\n", None, r"the column name 'a\\x1b' has the character"),
+        ("x\n1_000\n", None, r"column 'x' is not numeric \('1_000' in row 1\)"),
         ("x,y\n", None, r"has no rows; leave it out"),
         ("", None, r"is empty"),
         ("x,x\n1,2\n", None, r"two columns called 'x'; rename one"),
@@ -109,7 +115,7 @@ def test_bad_csv(tmp_path: Path, content: str, columns: list[str] | None, messag
 
 
 def test_bad_files(tmp_path: Path) -> None:
-    for name in ("a.parquet", "a.npy", "a.npz", "a.feather"):
+    for name in ("a.parquet", "a.npy", "a.npz", "a.feather", "a.csv.gz"):
         (tmp_path / name).write_bytes(b"this is not it")
         with pytest.raises(InvalidInput, match=name):
             read_table(tmp_path / name)
@@ -133,6 +139,59 @@ def test_bad_frames() -> None:
         as_table(pd.DataFrame({"island": pd.Categorical(["Dream"])}))
     with pytest.raises(InvalidInput, match=r"1 dimension"):
         as_table([1.0, 2.0])
+
+
+@pytest.mark.parametrize(
+    ("content", "names", "notice"),
+    [
+        (",x,y\n0,1,2\n1,3,4\n", ("x", "y"), "column '' is a row index and is left out"),
+        ("Unnamed: 0,x,y\n0,1,2\n1,3,4\n", ("x", "y"), "column 'Unnamed: 0' is a row index"),
+        ("x,y\n1,2\n\n,\n3,4\n\n\n", ("x", "y"), "2 blank rows are left out"),
+        ("x;y\n1,0;2\n3,0;4\n", ("x", "y"), "commas are read as decimal signs, as in '1,0'; --decimal . says"),
+        ("x;y;\n1;2;\n3;4;\n", ("x", "y"), None),
+        ("x\ty\n1\t2\n3\t4\n", ("x", "y"), None),
+        ("1,0;2,0\n3,0;4,0\n", ("x0", "x1"), "commas are read as decimal signs"),
+        ("sepal length (cm),y\n1,2\n3,4\n", ("sepal length (cm)", "y"), None),
+    ],
+)
+def test_text_as_people_have_it(tmp_path: Path, content: str, names: tuple[str, ...], notice: str | None) -> None:
+    (tmp_path / "a.csv").write_text(content)
+    with gzip.open(tmp_path / "a.csv.gz", "wt") as file:
+        file.write(content)
+    for name in ("a.csv", "a.csv.gz"):
+        table = read_table(tmp_path / name)
+        assert table.names == names
+        np.testing.assert_array_equal(table.rows, [[1, 2], [3, 4]])
+        assert len(table.notices) == (notice is not None)
+        assert notice is None or notice in table.notices[0]
+
+
+def test_a_saved_index_in_parquet_is_left_out_unless_asked_for(tmp_path: Path) -> None:
+    pd.DataFrame(ROWS, columns=list(NAMES), index=[7, 5, 3]).to_parquet(tmp_path / "a.parquet")
+    table = read_table(tmp_path / "a.parquet")
+    assert table.names == NAMES
+    assert "column '__index_level_0__' is a row index and is left out" in table.notices[0]
+    asked = read_table(tmp_path / "a.parquet", ["__index_level_0__", "mass"])
+    np.testing.assert_array_equal(asked.rows[:, 0], [7, 5, 3])
+    assert asked.notices == ()
+
+
+def test_separator_and_decimal_can_be_given(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("x;y\n1,000;2.5\n")
+    with pytest.raises(InvalidInput, match=r"has both '1,000' and '2.5'; say which .* --decimal"):
+        read_table(path)
+    path.write_text("x|y\n1,5|2\n")
+    np.testing.assert_array_equal(read_table(path, separator="bar", decimal=",").rows, [[1.5, 2]])
+    path.write_text("x;y\n1,5;2\n")
+    with pytest.raises(InvalidInput, match=r"column 'x' is not numeric \('1,5' in row 1\)"):
+        read_table(path, decimal=".")
+    with pytest.raises(InvalidInput, match="unknown separator '&'; choose one of comma, semicolon, tab"):
+        read_table(path, separator="&")
+    with pytest.raises(InvalidInput, match="cannot both separate columns and mark decimals"):
+        read_table(path, separator="comma", decimal=",")
+    with pytest.raises(InvalidInput, match="unknown decimal sign"):
+        read_table(path, decimal="x")
 
 
 def test_data_sets_with_natural_sites() -> None:

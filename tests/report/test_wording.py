@@ -69,7 +69,7 @@ def test_every_reason_has_words_and_a_remedy() -> None:
 
 
 def test_names_cannot_write_on_the_terminal() -> None:
-    console = Console(width=200, force_terminal=True)
+    console = Console(width=200)
     with console.capture() as captured:
         console.print(f"[bold]{safe('x[/b] [red]a' + chr(27) + '[2J' + chr(10) + 'Verified: all')}[/bold]")
     assert "x[/b] [red]a\\x1b[2J\\nVerified: all" in captured.get()

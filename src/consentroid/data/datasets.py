@@ -21,7 +21,8 @@ import numpy as np
 
 from ..core.arrays import Array
 from ..core.errors import InvalidInput
-from .tables import MISSING, Table
+from .tables import Table
+from .text_files import MISSING
 
 PENGUINS = ("bill_length_mm", "bill_depth_mm", "flipper_length_mm", "body_mass_g")
 RAND_HIE = ("xage", "linc", "disea", "mdvis")

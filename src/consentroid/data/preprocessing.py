@@ -61,6 +61,20 @@ def check_schema(schemas: Mapping[str, Schema]) -> Schema:
     return agreed
 
 
+def aligned(tables: Mapping[str, Table]) -> dict[str, Table]:
+    """All tables with the columns of the first in its order; another order of the same names is told in a notice."""
+    if not tables:
+        raise InvalidInput("a schema check needs at least one node")
+    (first, given), *_ = tables.items()
+    ordered = dict(tables)
+    for node, table in tables.items():
+        if table.names != given.names and sorted(table.names) == sorted(given.names):
+            notice = f"node '{node}' has its columns in another order; they are taken in the order of node '{first}'"
+            ordered[node] = table.select(given.names, f"node '{node}'").told(notice)
+    check_schema({node: Schema.of(table) for node, table in ordered.items()})
+    return ordered
+
+
 @dataclass(frozen=True)
 class Moments:
     """What a node tells for standardisation and imputation, one number a feature each."""
@@ -175,6 +189,62 @@ def impute(rows: ArrayLike, means: Array) -> Array:
     return np.where(np.isnan(points), means, points)
 
 
+FAR_APART = 20.0
+"""A feature that varies so many times as much as another decides the clusters nearly alone."""
+
+
+def scale_notice(names: Sequence[str], moments: Moments) -> str | None:
+    """A warning where features vary on very different scales."""
+    deviations = np.sqrt(moments.variances)
+    varying = np.flatnonzero(Affine.standardising(moments).scale == deviations)
+    varying = varying[deviations[varying] > 0]
+    if len(varying) < 2:
+        return None
+    least, most = (int(varying[pick(deviations[varying])]) for pick in (np.argmin, np.argmax))
+    ratio = deviations[most] / deviations[least]
+    if ratio < FAR_APART:
+        return None
+    return (
+        f"'{names[most]}' varies {ratio:,.0f} times as much as '{names[least]}' and decides the clusters nearly alone; "
+        "bring the features to one scale with --scale standard, or keep them as they are with --scale none"
+    )
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What was done to the rows before they were clustered, so that it can be done to other rows, and undone."""
+
+    scale: str  # none, standard or minmax
+    transform: Affine
+    fill: Array | None = None  # (D,) in place of missing values
+
+    def apply(self, rows: ArrayLike) -> Array:
+        points = np.asarray(rows, dtype=float)
+        return self.transform.transform(points if self.fill is None else impute(points, self.fill))
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "scale": self.scale,
+            "offset": self.transform.offset.tolist(),
+            "factor": self.transform.scale.tolist(),
+            "fill": None if self.fill is None else self.fill.tolist(),
+        }
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any]) -> Recipe:
+        """From `result.json`; the error names what is wrong."""
+        try:
+            offset, factor = (np.array(document[key], dtype=float) for key in ("offset", "factor"))
+            fill = None if document["fill"] is None else np.array(document["fill"], dtype=float)
+        except (KeyError, TypeError, ValueError) as error:
+            raise InvalidInput(
+                f"the scaling in result.json is not complete ({error!r}); run consentroid fit again"
+            ) from None
+        if offset.ndim != 1 or offset.shape != factor.shape or not np.all(factor > 0):
+            raise InvalidInput("the scaling in result.json needs an offset and a positive factor for each feature")
+        return cls(str(document.get("scale", "none")), Affine(offset, factor), fill)
+
+
 @dataclass(frozen=True)
 class Prepared:
     """Rows ready to cluster, still one table a node, and the transform that reads centroids back."""
@@ -182,8 +252,13 @@ class Prepared:
     rows: dict[str, Array]
     names: tuple[str, ...]
     moments: Moments
-    transform: Affine
+    recipe: Recipe
     domain: Domain
+    notices: tuple[str, ...] = ()
+
+    @property
+    def transform(self) -> Affine:
+        return self.recipe.transform
 
 
 def prepare(
@@ -203,11 +278,12 @@ def prepare(
     read = {
         node: as_table(table, columns, missing=imputation, where=f"node '{node}'") for node, table in tables.items()
     }
-    schema = check_schema({node: Schema.of(table) for node, table in read.items()})
+    read = aligned(read)
+    names = next(iter(read.values())).names
     by_node = {node: None if weights is None else weights.get(node) for node in read}
     moments = Moments.combined(Moments.of(table.rows, by_node[node]) for node, table in read.items())
     if not np.all(moments.weights > 0):
-        column = schema.names[int(np.argmin(moments.weights > 0))]
+        column = names[int(np.argmin(moments.weights > 0))]
         raise InvalidInput(f"column '{column}' has no value at any node; leave the column out")
     rows = {node: impute(table.rows, moments.means) for node, table in read.items()}
     extremes = Extremes.combined(Extremes.of(table) for table in rows.values())
@@ -216,6 +292,8 @@ def prepare(
     elif scale == "minmax":
         transform = Affine.to_unit_box(extremes)
     else:
-        transform = Affine(np.zeros(len(schema.names)), np.ones(len(schema.names)))
+        transform = Affine(np.zeros(len(names)), np.ones(len(names)))
     scaled = {node: transform.transform(table) for node, table in rows.items()}
-    return Prepared(scaled, schema.names, moments, transform, transform.domain(extremes.domain()))
+    notices = [notice for table in read.values() for notice in table.notices]
+    recipe = Recipe(scale, transform, moments.means if imputation else None)
+    return Prepared(scaled, names, moments, recipe, transform.domain(extremes.domain()), tuple(notices))

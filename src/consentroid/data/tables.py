@@ -1,16 +1,16 @@
-"""Tables in: CSV, Parquet, Arrow, npy and npz files, and pandas, polars or Arrow frames, as names and numbers.
+"""Tables in: CSV, Parquet, Arrow, npy and npz files, databases, pandas, polars and Arrow frames, as names and numbers.
 
 Nothing is guessed silently: text, missing values and missing columns end in one sentence that names the file (or the
-node), the column, the row and the remedy. Rows are counted from 1, as a spreadsheet shows them without its header.
+site), the column, the row and the remedy; what is left out or read in one of several ways is told in `Table.notices`.
+Rows are counted from 1, as a spreadsheet shows them without its header.
 """
 
 from __future__ import annotations
 
-import csv
-import math
+import re
 import zipfile
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +19,12 @@ import numpy as np
 
 from ..core.arrays import Array
 from ..core.errors import InvalidInput
+from ..core.extras import require
+from ..core.names import check_name, visible
+from .text_files import TextFormat, parse_column, read_cells, text_message
 
-MISSING = frozenset({"", "na", "nan", "n/a", "null", "none", "."})
-BOOLEANS = {"true": 1.0, "false": 0.0}
+INDEX = re.compile(r"__index_level_\d+__|Unnamed: \d+|")
+DATABASE = re.compile(r"[A-Za-z][\w.+-]*://")
 NPZ_ROWS = ("rows", "points", "X", "x", "data")
 NPZ_NAMES = ("names", "columns", "features", "feature_names")
 
@@ -33,6 +36,7 @@ class Table:
     names: tuple[str, ...]
     rows: Array  # (J, D)
     kinds: tuple[str, ...] = ()  # "number" or "boolean", one a column: what a schema check compares
+    notices: tuple[str, ...] = ()  # what was left out or guessed while reading, one sentence each
 
     def __post_init__(self) -> None:
         if not self.kinds:
@@ -48,25 +52,57 @@ class Table:
             if column not in self.names:
                 raise InvalidInput(f"{where} has no column '{column}'; it has {_listed(self.names)}")
         index = [self.names.index(column) for column in columns]
-        return Table(tuple(columns), np.ascontiguousarray(self.rows[:, index]), tuple(self.kinds[i] for i in index))
+        kinds = tuple(self.kinds[i] for i in index)
+        return Table(tuple(columns), np.ascontiguousarray(self.rows[:, index]), kinds, self.notices)
+
+    def told(self, *notices: str) -> Table:
+        """The same table with more notices."""
+        return replace(self, notices=self.notices + notices)
 
 
-def read_table(path: str | Path, columns: Sequence[str] | None = None, *, missing: bool = False) -> Table:
-    """Read a file by its suffix: .csv, .tsv, .txt, .parquet, .feather, .arrow, .npy, .npz.
+def read_table(
+    source: str | Path,
+    columns: Sequence[str] | None = None,
+    *,
+    missing: bool = False,
+    separator: str | None = None,
+    decimal: str | None = None,
+) -> Table:
+    """Read a file by its suffix (.csv, .tsv, .txt, also with .gz; .parquet, .feather, .arrow, .npy, .npz), or rows of a
+    database by its address (URL#TABLE or URL#SELECT ..., see `databases.py`).
 
     `columns` selects and orders; `missing=True` lets NaN through, for imputation. A CSV whose first line is all numbers
-    has no header, and its columns are called x0, x1, ...
+    has no header, and its columns are called x0, x1, ...; its separator and decimal sign are found unless given.
     """
-    path = Path(path)
-    reader = READERS.get(path.suffix.lower())
-    if reader is None:
-        raise InvalidInput(f"cannot read '{path}': the file type must be one of {', '.join(sorted(READERS))}")
+    if is_database(source):
+        from .databases import read_database
+
+        return read_database(str(source), columns, missing=missing)
+    path = Path(source)
+    where = f"'{visible(str(path))}'"
+    kind = _suffix(path)
+    if kind not in READERS and kind not in TEXT:
+        raise InvalidInput(f"cannot read {where}: the file type must be one of {', '.join(sorted([*READERS, *TEXT]))}")
     if not path.is_file():
-        raise InvalidInput(f"cannot read '{path}': there is no such file")
+        raise InvalidInput(f"cannot read {where}: there is no such file")
     try:
-        return reader(path, columns, missing)
+        if kind in TEXT:
+            return _read_text(path, columns, missing, where, TextFormat.checked(separator, decimal))
+        return READERS[kind](path, columns, missing, where)
     except UnicodeDecodeError:
-        raise InvalidInput(f"'{path}' is not text in UTF-8; convert it or give the file its true suffix") from None
+        raise InvalidInput(f"{where} is not text in UTF-8; convert it or give the file its true suffix") from None
+    except OSError as error:
+        raise InvalidInput(f"cannot read {where}: {error.strerror or _sentence(error)}") from None
+
+
+def is_database(source: object) -> bool:
+    """Whether this is the address of a database rather than of a file."""
+    return isinstance(source, str) and DATABASE.match(source) is not None
+
+
+def _suffix(path: Path) -> str:
+    suffixes = [suffix.lower() for suffix in path.suffixes[-2:]]
+    return "".join(suffixes) if suffixes[-1:] == [".gz"] else "".join(suffixes[-1:])
 
 
 def as_table(
@@ -79,7 +115,7 @@ def as_table(
         return _from_frame(nw.from_native(frame, eager_only=True), columns, missing, where)
     else:
         table = _from_array(frame, (), where)
-    return _finished(table, columns, missing, where)
+    return finished(table, columns, missing, where)
 
 
 def is_frame(data: Any) -> bool:
@@ -88,73 +124,61 @@ def is_frame(data: Any) -> bool:
     return isinstance(native, nw.DataFrame)
 
 
-def _read_csv(path: Path, columns: Sequence[str] | None, missing: bool) -> Table:
-    with path.open(newline="", encoding="utf-8-sig") as file:
-        first = file.readline()
-        file.seek(0)
-        delimiter = max(",;\t", key=first.count)
-        lines = [line for line in csv.reader(file, delimiter=delimiter) if any(cell.strip() for cell in line)]
-    if not lines:
-        raise InvalidInput(f"'{path}' is empty")
-    headed = not all(_is_number(cell) for cell in lines[0])
-    names = tuple(cell.strip() for cell in lines[0]) if headed else tuple(f"x{d}" for d in range(len(lines[0])))
-    body = lines[1:] if headed else lines
-    _check_names(names, f"'{path}'")
-    for j, line in enumerate(body, start=1):
-        if len(line) != len(names):
-            raise InvalidInput(f"'{path}' row {j} has {len(line)} cells, the header has {len(names)}")
-    wanted = _wanted(names, columns, f"'{path}'")
-    parsed = [_parse_column(f"'{path}'", c, [line[names.index(c)] for line in body]) for c in wanted]
-    return _finished(_stacked(wanted, parsed, len(body)), None, missing, f"'{path}'")
+def _read_text(path: Path, columns: Sequence[str] | None, missing: bool, where: str, form: TextFormat) -> Table:
+    cells = read_cells(path, where, form)
+    names, dropped = without_index(cells.names, columns, where, blank=cells.blank_columns)
+    check_names(names, where)
+    wanted = _wanted(names, columns, where)
+    parsed = [parse_column(where, c, cells.column(c), cells.numbers, cells.decimal) for c in wanted]
+    return finished(stacked(wanted, parsed, len(cells.body)).told(*cells.notices, *dropped), None, missing, where)
 
 
-def _read_parquet(path: Path, columns: Sequence[str] | None, missing: bool) -> Table:
-    parquet = _pyarrow("parquet", path)
-    return _read_arrow(parquet.read_table, path, columns, missing)
+def _read_parquet(path: Path, columns: Sequence[str] | None, missing: bool, where: str) -> Table:
+    return _read_arrow("pyarrow.parquet", path, columns, missing, where)
 
 
-def _read_feather(path: Path, columns: Sequence[str] | None, missing: bool) -> Table:
-    feather = _pyarrow("feather", path)
-    return _read_arrow(feather.read_table, path, columns, missing)
+def _read_feather(path: Path, columns: Sequence[str] | None, missing: bool, where: str) -> Table:
+    return _read_arrow("pyarrow.feather", path, columns, missing, where)
 
 
-def _read_arrow(read: Any, path: Path, columns: Sequence[str] | None, missing: bool) -> Table:
+def _read_arrow(module: str, path: Path, columns: Sequence[str] | None, missing: bool, where: str) -> Table:
+    read = require(module, "parquet", f"reading {where}").read_table
     import pyarrow
 
     try:
         frame = read(str(path))
     except pyarrow.ArrowException as error:
-        raise InvalidInput(f"'{path}' is not what its suffix says: {_sentence(error)}") from None
-    return _from_frame(nw.from_native(frame, eager_only=True), columns, missing, f"'{path}'")
+        raise InvalidInput(f"{where} is not what its suffix says: {_sentence(error)}") from None
+    names, dropped = without_index(tuple(map(str, frame.column_names)), columns, where)
+    native = nw.from_native(frame, eager_only=True)
+    return _from_frame(native, names if columns is None else columns, missing, where).told(*dropped)
 
 
-def _read_npy(path: Path, columns: Sequence[str] | None, missing: bool) -> Table:
+def _read_npy(path: Path, columns: Sequence[str] | None, missing: bool, where: str) -> Table:
     try:
         rows = np.load(path, allow_pickle=False)
     except (ValueError, EOFError) as error:
-        raise InvalidInput(f"'{path}' is not a plain numpy array: {_sentence(error)}") from None
-    return _finished(_from_array(rows, (), f"'{path}'"), columns, missing, f"'{path}'")
+        raise InvalidInput(f"{where} is not a plain numpy array: {_sentence(error)}") from None
+    return finished(_from_array(rows, (), where), columns, missing, where)
 
 
-def _read_npz(path: Path, columns: Sequence[str] | None, missing: bool) -> Table:
+def _read_npz(path: Path, columns: Sequence[str] | None, missing: bool, where: str) -> Table:
     try:
         with np.load(path, allow_pickle=False) as archive:
             arrays = {key: archive[key] for key in archive.files}
     except (ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise InvalidInput(f"'{path}' is not a plain numpy archive: {_sentence(error)}") from None
+        raise InvalidInput(f"{where} is not a plain numpy archive: {_sentence(error)}") from None
     names = next((tuple(map(str, arrays.pop(key))) for key in NPZ_NAMES if key in arrays), ())
     key = next((key for key in NPZ_ROWS if key in arrays), None)
     if key is None and len(arrays) == 1:
         key = next(iter(arrays))
     if key is None:
-        raise InvalidInput(f"'{path}' holds {_listed(arrays)}; call the array of rows 'rows'")
-    return _finished(_from_array(arrays[key], names, f"'{path}'"), columns, missing, f"'{path}'")
+        raise InvalidInput(f"{where} holds {_listed(arrays)}; call the array of rows 'rows'")
+    return finished(_from_array(arrays[key], names, where), columns, missing, where)
 
 
+TEXT = frozenset({".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".txt.gz"})
 READERS = {
-    ".csv": _read_csv,
-    ".tsv": _read_csv,
-    ".txt": _read_csv,
     ".parquet": _read_parquet,
     ".feather": _read_feather,
     ".arrow": _read_feather,
@@ -165,10 +189,10 @@ READERS = {
 
 def _from_frame(frame: nw.DataFrame[Any], columns: Sequence[str] | None, missing: bool, where: str) -> Table:
     names = tuple(str(name) for name in frame.columns)
-    _check_names(names, where)
+    check_names(names, where)
     wanted = _wanted(names, columns, where)
     parsed = [_frame_column(frame.get_column(frame.columns[names.index(c)]), c, where) for c in wanted]
-    return _finished(_stacked(wanted, parsed, len(frame)), None, missing, where)
+    return finished(stacked(wanted, parsed, len(frame)), None, missing, where)
 
 
 def _frame_column(series: nw.Series[Any], column: str, where: str) -> tuple[Array, str]:
@@ -180,10 +204,10 @@ def _frame_column(series: nw.Series[Any], column: str, where: str) -> tuple[Arra
     if dtype in (nw.String, nw.Object):
         cells = ["" if cell is None or cell != cell else str(cell) for cell in series.to_list()]
         if dtype == nw.Object or not any(cells):
-            return _parse_column(where, column, cells)
+            return parse_column(where, column, cells)
         example = next(cell for cell in cells if cell)
-        raise InvalidInput(_text_message(where, column, f"'{example}'"))
-    raise InvalidInput(_text_message(where, column, f"type {dtype}"))
+        raise InvalidInput(text_message(where, column, f"'{visible(example)}'"))
+    raise InvalidInput(text_message(where, column, f"type {dtype}"))
 
 
 def _from_array(data: Any, names: Sequence[str], where: str) -> Table:
@@ -202,32 +226,12 @@ def _from_array(data: Any, names: Sequence[str], where: str) -> Table:
     return Table(names, np.ascontiguousarray(rows), (kind,) * len(names))
 
 
-def _parse_column(where: str, column: str, cells: Sequence[str]) -> tuple[Array, str]:
-    values = np.empty(len(cells))
-    seen_boolean = seen_number = False
-    for j, cell in enumerate(cells):
-        text = cell.strip()
-        lowered = text.lower()
-        if lowered in MISSING:
-            values[j] = math.nan
-        elif lowered in BOOLEANS:
-            values[j], seen_boolean = BOOLEANS[lowered], True
-        else:
-            try:
-                values[j], seen_number = float(text), True
-            except ValueError:
-                raise InvalidInput(_text_message(where, column, f"'{text}' in row {j + 1}")) from None
-    if seen_boolean and seen_number:
-        raise InvalidInput(f"{where}: column '{column}' mixes true/false with numbers; write 1 and 0")
-    return values, "boolean" if seen_boolean else "number"
-
-
-def _stacked(names: tuple[str, ...], parsed: Sequence[tuple[Array, str]], n_rows: int) -> Table:
+def stacked(names: tuple[str, ...], parsed: Sequence[tuple[Array, str]], n_rows: int) -> Table:
     rows = np.column_stack([values for values, _ in parsed]) if parsed else np.empty((n_rows, 0))
     return Table(names, np.ascontiguousarray(rows, dtype=float), tuple(kind for _, kind in parsed))
 
 
-def _finished(table: Table, columns: Sequence[str] | None, missing: bool, where: str) -> Table:
+def finished(table: Table, columns: Sequence[str] | None, missing: bool, where: str) -> Table:
     if columns is not None:
         table = table.select(columns, where)
     if table.n_rows == 0:
@@ -238,7 +242,7 @@ def _finished(table: Table, columns: Sequence[str] | None, missing: bool, where:
     if bad.any():
         j, d = (int(i[0]) for i in np.nonzero(bad))
         what = "infinity" if np.isinf(table.rows[j, d]) else "a missing value (NaN)"
-        remedy = "replace it" if np.isinf(table.rows[j, d]) else "impute it (see federated imputation) or drop the row"
+        remedy = "replace it" if np.isinf(table.rows[j, d]) else "impute it (--impute) or drop the row"
         raise InvalidInput(f"{where}: row {j + 1} has {what} in column '{table.names[d]}'; {remedy}")
     return table
 
@@ -250,31 +254,26 @@ def _wanted(names: tuple[str, ...], columns: Sequence[str] | None, where: str) -
     return names if columns is None else tuple(columns)
 
 
-def _check_names(names: Sequence[str], where: str) -> None:
+def check_names(names: Sequence[str], where: str) -> None:
     for name in names:
+        check_name(name, "column", where)
         if names.count(name) > 1:
             raise InvalidInput(f"{where} has two columns called '{name}'; rename one")
 
 
-def _is_number(cell: str) -> bool:
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return True
-
-
-def _pyarrow(module: str, path: Path) -> Any:
-    try:
-        return __import__(f"pyarrow.{module}", fromlist=[module])
-    except ImportError:
-        raise InvalidInput(
-            f"reading '{path}' needs pyarrow; install it with: pip install 'consentroid[parquet]'"
-        ) from None
-
-
-def _text_message(where: str, column: str, what: str) -> str:
-    return f"{where}: column '{column}' is not numeric ({what}); select numeric columns or encode it"
+def without_index(
+    names: tuple[str, ...], columns: Sequence[str] | None, where: str, blank: frozenset[int] = frozenset()
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Names without those of a saved row index, unless asked for, and a notice for each that is left out."""
+    kept, notices = [], []
+    for d, name in enumerate(names):
+        if name in (columns or ()) or not INDEX.fullmatch(name):
+            kept.append(name)
+        elif name or d == 0:
+            notices.append(f"{where}: column '{name}' is a row index and is left out")
+        elif d not in blank:
+            raise InvalidInput(f"{where}: column {d + 1} has no name; give it one")
+    return tuple(kept), tuple(notices)
 
 
 def _listed(names: Iterable[str], most: int = 12) -> str:
