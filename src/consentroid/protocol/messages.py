@@ -11,7 +11,7 @@ P points, Q new columns, S columns, T cuts.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -215,6 +215,16 @@ class PriceQuery:
     claim: Claim | None = None
     evaluate: Evaluate | None = None
     keep: KeepPrices | None = None
+
+    @property
+    def changes(self) -> bool:
+        """Whether it changes what a site holds: such a query has a step of its own."""
+        return any(part is not None for part in (self.coordinates, self.start, self.move, self.columns))
+
+    @property
+    def change(self) -> PriceQuery:
+        """Only the part that changes what a site holds."""
+        return replace(self, moments=None, trim=None, examine=None, claim=None, evaluate=None, keep=None)
 
 
 # ---------------------------------------------------------------- row prices: what a site answers

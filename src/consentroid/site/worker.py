@@ -32,7 +32,7 @@ from .kernels.boxes import EPS
 from .kernels.columns import assign_rows
 from .prices import PricedRows, in_parallel
 
-drop_stale()
+drop_stale("site")
 
 PARALLEL_WORK = 200_000  # rows × features below which one thread is faster than two
 
@@ -147,10 +147,10 @@ class SiteWorker:
     def _evaluate(self, request: Evaluate) -> Evaluated:
         candidates = np.ascontiguousarray(request.candidates)
         n, n_clusters, n_features = candidates.shape
-        out = Evaluated(np.empty(n), np.empty((n, n_clusters)), np.empty((n, n_clusters, n_features)))
+        out = Evaluated(np.empty(n), np.empty((n, n_clusters)), np.empty((n, n_clusters, n_features)), np.empty((n, n_clusters)))
 
         def work(first: int, last: int) -> None:
-            assign_rows(self._x, self._w, candidates, first, last, out.costs, out.counts, out.offsets)
+            assign_rows(self._x, self._w, candidates, first, last, out.costs, out.counts, out.offsets, out.spreads)
 
         in_parallel(work, n, self._pool if self._x.size * n * n_clusters > PARALLEL_WORK else None)
         # All terms are positive: the relative error of a cost is below (rows + features + 8) units in the last place.

@@ -119,13 +119,14 @@ def two_nearest(y, centroids, least, second):
 
 
 @entry
-def assign_rows(x, w, candidates, first, last, costs, counts, offsets):
-    """Cost (not yet rounded up), counts and offsets Σ w (x − m_k) of candidates first..last."""
+def assign_rows(x, w, candidates, first, last, costs, counts, offsets, spreads):
+    """Cost (not yet rounded up), spread, counts and offsets Σ w (x − m_k) of candidates first..last."""
     n_features, n_clusters = x.shape[1], candidates.shape[1]
     for c in range(first, last):
         centroids, cost = candidates[c], 0.0
         counts[c] = 0.0
         offsets[c] = 0.0
+        spreads[c] = 0.0
         for j in range(len(x)):
             best, at = np.inf, 0
             for k in range(n_clusters):
@@ -136,6 +137,7 @@ def assign_rows(x, w, candidates, first, last, costs, counts, offsets):
                     best, at = squared, k
             cost += w[j] * best
             counts[c, at] += w[j]
+            spreads[c, at] += w[j] * best
             for d in range(n_features):
                 offsets[c, at, d] += w[j] * (x[j, d] - centroids[at, d])
         costs[c] = cost

@@ -1,0 +1,192 @@
+"""Good prices for one node of the tree of cells: a proximal bundle method that needs only sums.
+
+    price:   λ = max(0, λ̂ + τ (1 − Σ z)) at the sites                                   (`master.py`, `MovePrices`)
+    columns: trimmed Lloyd m ← mean {j : |y_j − m|² < λ_j} from many points at once      (`Trim`)
+    improve: keep λ if Σ w λ + Σ_cells count · min f rose by a fair part of what the master promised
+
+`value` rests on the columns found, so it is a guess at the bound, never the bound: that comes from `search.py`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core.arrays import Array
+from ..protocol.messages import MovePrices, PriceQuery, PriceReply, StartPrices, Trim
+from .cells import Node
+from .columns import Columns
+from .incumbents import draw
+from .master import solve_master
+from .session import Session
+
+SERIOUS = 0.05  # share of the promised increase that makes a step serious
+TRIM_STEPS = 12
+NEW_COLUMNS = 15
+PATIENCE = 4  # steps that promise nothing before the prices count as optimal
+DRAW_EVERY = 4
+
+
+class Bundle:
+    def __init__(self, session: Session, columns: Columns, node: Node, spare: int, spread: Array) -> None:
+        self.session, self.columns, self.node, self.spread = session, columns, node, spread
+        self.centre, self.trial = node.slot, spare  # slots of λ̂ and λ
+        self.total = node.total
+        self.value = -np.inf
+        self.least = np.zeros(len(node.cells))  # best f found in each cell
+        self.tau = 1.0
+        self.z = np.zeros(0)
+        self.column_prices = np.zeros(0)  # Σ_{S_c} w λ̂
+        self.pool = np.empty((0, columns.n_features))  # points from which trimmed Lloyd starts
+        self.optimal = False
+        self.steps = 0
+
+    # ------------------------------------------------------------------ starting
+
+    def start_from_incumbent(self) -> None:
+        """λ from the incumbent's centroids, whose clusters are the first columns."""
+        assert self.session.centroids is not None
+        points = self.session.axes.forward(self.session.centroids)
+        reply = self.session.totals.ask(PriceQuery(0, start=StartPrices(self.centre, points)))
+        assert reply.priced is not None
+        self.total = reply.priced.total
+        prices, _ = self.columns.add(points, self.centre, self.centre)
+        self.column_prices = prices
+        weight = max(float(self.columns.sizes.sum()), 1e-300)
+        self.tau = max(self.total / weight / 5.0, 1e-300)
+        self.pool = points
+        self._evaluate(self.centre, self._starts())
+        self.value = self._value(self.total)
+
+    def start_from(self, parent: Bundle) -> None:
+        """λ as the parent left it; columns outside their cell count for the cell that holds them."""
+        reply = self.session.totals.ask(
+            PriceQuery(0, move=MovePrices(self.centre, parent.centre, 0.0, np.zeros(len(self.columns))))
+        )
+        assert reply.priced is not None
+        self.total, self.column_prices = reply.priced.total, reply.priced.column_prices
+        self.tau, self.pool = parent.tau, parent.pool
+        self._evaluate(self.centre, self._starts())
+        self.value = self._value(self.total)
+
+    # ------------------------------------------------------------------ the loop
+
+    def improve(self, goal: float) -> None:
+        """Steps until the value reaches the goal, or the prices are as good as they get."""
+        idle = 0
+        while self.value < goal and not self.optimal:
+            self.session.check_time()
+            promised = self._step()
+            idle = idle + 1 if promised < 0.02 * self.session.gap * self.session.upper_y + 1e-12 * self.total else 0
+            self.optimal = idle >= PATIENCE
+            self.session.note()
+
+    def _step(self) -> float:
+        """One master, one price vector, new columns; what the master promised."""
+        self.steps += 1
+        columns, node = self.columns, self.node
+        cells = node.cell_of(columns.points)
+        self.z = solve_master(
+            columns.overlaps, columns.costs, columns.sizes, self.column_prices, cells, node.counts, self.tau
+        )
+        columns.idle = np.where(self.z > 1e-7, 0, columns.idle + 1)
+        starts = self._starts()
+        reply = self.session.totals.ask(
+            PriceQuery(0, move=MovePrices(self.trial, self.centre, self.tau, self.z), trim=Trim(self.trial, starts))
+        )
+        assert reply.priced is not None
+        total, trial_prices = reply.priced.total, reply.priced.column_prices
+        model = total + float(node.counts @ self._least_of(columns.costs - trial_prices, cells))
+        promised = model - self.value
+        if self.steps % DRAW_EVERY == 0:
+            draw(self.session, columns.points, self.z, self.spread)
+        before, self.least = self.least, self._least_of(columns.costs - trial_prices, cells)
+        new_prices, centre_prices, kept = self._evaluate(self.trial, starts, reply)
+        value = self._value(total)
+        if value > self.value + SERIOUS * max(promised, 0.0):
+            self.value, self.total, self.tau = value, total, self.tau * 1.5
+            self.centre, self.trial = self.trial, self.centre
+            self.column_prices = np.concatenate([trial_prices[kept], new_prices])
+        else:
+            self.least, self.tau = before, self.tau * (0.9 if promised > 0 else 0.5)
+            self.column_prices = np.concatenate([self.column_prices[kept], centre_prices])
+        return promised
+
+    def add_points(self, points: Array) -> None:
+        """Columns that the search found: the value was too high."""
+        self.pool = np.concatenate([points, self.pool])
+        self._evaluate(self.centre, points)
+        cells = self.node.cell_of(self.columns.points)
+        self.least = np.minimum(self.least, self._least_of(self.columns.costs - self.column_prices, cells))
+        self.value, self.optimal = self._value(self.total), False
+
+    # ------------------------------------------------------------------ columns
+
+    def _starts(self) -> Array:
+        """Incumbent, columns that nearly pay, and a sample of the pool."""
+        session, columns = self.session, self.columns
+        assert session.centroids is not None
+        most = 60 + 4 * session.n_clusters
+        dear = np.argsort(columns.costs - self.column_prices)[:most] if len(self.column_prices) == len(columns) else []
+        sample = self.pool
+        if len(sample) > 48:
+            sample = sample[session.rng.choice(len(sample), 48, replace=False)]
+        starts = np.concatenate([session.axes.forward(session.centroids), columns.points[dear], sample])
+        return self.node.clipped(starts, self.node.cell_of(starts))
+
+    def _evaluate(
+        self, slot: int, points: Array, reply: PriceReply | None = None
+    ) -> tuple[Array, Array, NDArray[np.bool_]]:
+        """Trimmed Lloyd from the points; `least` and the columns are brought up to date."""
+        cells = self.node.cell_of(points)
+        values = np.full(len(points), np.inf)
+        for step in range(TRIM_STEPS):
+            if step > 0 or reply is None:
+                reply = self.session.totals.ask(PriceQuery(0, trim=Trim(slot, points)))
+            trimmed = reply.trimmed
+            assert trimmed is not None
+            better = trimmed.values < values - 1e-12 * np.abs(trimmed.values)
+            values = np.minimum(values, trimmed.values)
+            if not better.any():
+                break
+            moving = better & (trimmed.weights > 0)
+            shifted = points + trimmed.offsets / np.where(trimmed.weights > 0, trimmed.weights, 1.0)[:, None]
+            points = np.where(moving[:, None], self.node.clipped(shifted, cells), points)
+            if step % 3 == 2:  # those that came to the same place go on as one, the hopeless not at all
+                chosen = self._distinct(points, values, cells, 4 * NEW_COLUMNS + self.session.n_clusters)
+                points, values, cells = points[chosen], values[chosen], cells[chosen]
+        chosen = self._distinct(points, values, cells, NEW_COLUMNS + 2 * len(self.node.cells))
+        self.least = np.minimum(self.least, self._least_of(values, cells))
+        self.pool = np.concatenate([points[chosen], self.pool])[:400]
+        kept = self.columns.stale(150 + 8 * self.session.n_clusters)
+        new = points[chosen]
+        known = {tuple(point) for point in np.round(self.columns.points[kept], 12)}
+        fresh = np.array([tuple(point) not in known for point in np.round(new, 12)], dtype=bool)
+        prices, centre_prices = self.columns.add(new[fresh], slot, self.centre, kept)
+        if slot == self.centre and len(self.column_prices) == len(kept):
+            self.column_prices = np.concatenate([self.column_prices[kept], prices])
+        return prices, centre_prices, kept
+
+    def _distinct(self, points: Array, values: Array, cells: NDArray[np.int64], most: int) -> NDArray[np.int64]:
+        """The best points of each cell, one for each place."""
+        order = np.argsort(values, kind="stable")
+        seen: set[tuple[float, ...]] = set()
+        per_cell = np.zeros(len(self.node.cells), dtype=int)
+        share = max(most // max(len(self.node.cells), 1), 4)
+        chosen = []
+        for i in order:
+            key = tuple(np.round(points[i], 9))
+            if values[i] < 0.0 and key not in seen and per_cell[cells[i]] < share:
+                seen.add(key)
+                per_cell[cells[i]] += 1
+                chosen.append(i)
+        return np.array(chosen, dtype=np.int64)
+
+    def _least_of(self, values: Array, cells: NDArray[np.int64]) -> Array:
+        """The least value in each cell, at most 0."""
+        least = np.zeros(len(self.node.cells))
+        np.minimum.at(least, cells, values)
+        return least
+
+    def _value(self, total: float) -> float:
+        return total + float(self.node.counts @ self.least)

@@ -1,0 +1,55 @@
+"""The columns known to coordinator and sites: a point, the rows that it attracted, and sums over them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core.arrays import Array
+from ..protocol.messages import MakeColumns, PriceQuery
+from .totals import Totals
+
+
+@dataclass
+class Columns:
+    """The sites hold the members, in this order; here are only sums."""
+
+    totals: Totals
+    n_features: int
+    points: Array = field(default_factory=lambda: np.empty((0, 0)))
+    costs: Array = field(default_factory=lambda: np.empty(0))
+    sizes: Array = field(default_factory=lambda: np.empty(0))
+    overlaps: Array = field(default_factory=lambda: np.empty((0, 0)))
+    idle: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))  # masters since last used
+
+    def __post_init__(self) -> None:
+        self.points = np.empty((0, self.n_features))
+
+    def __len__(self) -> int:
+        return len(self.costs)
+
+    def add(self, points: Array, slot: int, centre: int, kept: NDArray[np.bool_] | None = None) -> tuple[Array, Array]:
+        """New columns at these points under the prices in `slot`; Σ_{S_c} w λ of the new ones in `slot` and `centre`."""
+        kept = np.ones(len(self), np.bool_) if kept is None else kept
+        reply = self.totals.ask(PriceQuery(0, columns=MakeColumns(slot, centre, kept, points)))
+        new = reply.columns
+        assert new is not None
+        n = int(kept.sum())
+        overlaps = np.empty((n + len(points), n + len(points)))
+        overlaps[:n, :n] = self.overlaps[np.ix_(kept, kept)]
+        overlaps[n:, :] = new.overlaps
+        overlaps[:, n:] = new.overlaps.T
+        self.overlaps = overlaps
+        self.points = np.concatenate([self.points[kept], points])
+        self.costs, self.sizes = np.concatenate([self.costs[kept], new.costs]), np.concatenate([self.sizes[kept], new.sizes])
+        self.idle = np.concatenate([self.idle[kept], np.zeros(len(points), np.int64)])
+        return new.prices, new.centre_prices
+
+    def stale(self, most: int) -> NDArray[np.bool_]:
+        """Which to keep so that at most `most` stay: those that the master used last."""
+        kept = np.ones(len(self), np.bool_)
+        if len(self) > most:
+            kept[np.argsort(-self.idle, kind="stable")[: len(self) - most]] = False
+        return kept

@@ -1,0 +1,78 @@
+"""Axes for the search: y = (x − origin) · basis · scale, and what a bound on y says about x.
+
+Within-cluster scatter is the square of a seminorm of the rows, so with G ≥ ‖basis‖ and the rounding errors e_j of y_j
+
+    √opt(y) ≤ scale · G · √opt(x) + √(Σ_j w_j |e_j|²),
+
+whatever the basis is: a bad one loses gap, never truth. No term depends on the domain.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ..core.arrays import Array
+from ..core.problem import Domain
+from ..protocol.messages import Coordinates, MomentSums
+
+EPS = 2.0**-52
+
+
+@dataclass(frozen=True)
+class Axes:
+    coordinates: Coordinates
+    norm: float  # G · scale
+    scatter_error: float = 0.0  # Σ_j w_j |e_j|²
+
+    @classmethod
+    def principal(cls, moments: MomentSums, reference: Array) -> Axes:
+        """Principal axes about the mean, scaled so that a row's mean squared distance is about one."""
+        mean = moments.sums / moments.weight
+        scatter = moments.products / moments.weight - np.outer(mean, mean)
+        _, vectors = np.linalg.eigh(0.5 * (scatter + scatter.T))
+        return cls.of(reference + mean, vectors[:, ::-1], float(np.trace(scatter)))
+
+    @classmethod
+    def plain(cls, n_features: int) -> Axes:
+        """The features themselves: nothing is rounded."""
+        return cls.of(np.zeros(n_features), np.eye(n_features), 1.0)
+
+    @classmethod
+    def of(cls, origin: Array, basis: Array, variance: float) -> Axes:
+        scale = 2.0 ** -round(0.5 * math.log2(variance)) if variance > 1e-280 else 1.0
+        basis = np.ascontiguousarray(basis)
+        deviation = float(np.linalg.norm(basis.T @ basis - np.eye(len(basis))))
+        identity = bool(np.array_equal(basis, np.eye(len(basis))))
+        norm = scale if identity else scale * (1.0 + deviation + 8.0 * len(basis) ** 2 * EPS)
+        return cls(Coordinates(origin, basis, scale), norm)
+
+    def with_error(self, scatter_error: float) -> Axes:
+        return replace(self, scatter_error=scatter_error)
+
+    def forward(self, x: Array) -> Array:
+        return np.asarray((x - self.coordinates.origin) @ self.coordinates.basis * self.coordinates.scale)
+
+    def back(self, y: Array) -> Array:
+        return np.asarray(y / self.coordinates.scale @ self.coordinates.basis.T + self.coordinates.origin)
+
+    def root(self, domain: Domain) -> tuple[Array, Array]:
+        """A box that holds every row; sites and checkers test it against their rows."""
+        middle, half = 0.5 * domain.lower + 0.5 * domain.upper, 0.5 * domain.upper - 0.5 * domain.lower
+        c, basis = self.coordinates, np.abs(self.coordinates.basis)
+        reach = (half @ basis + (np.abs(domain.lower) + np.abs(domain.upper) + np.abs(c.origin)) @ basis * 1e-12) * c.scale
+        centre = self.forward(middle)
+        return centre - reach, centre + reach
+
+    def bound_on_rows(self, lower: float) -> float:
+        """A bound on x from a bound on y, rounded down."""
+        if not lower > 0.0 or not math.isfinite(lower):
+            return 0.0
+        root = math.sqrt(lower) * (1.0 - 4 * EPS) - math.sqrt(self.scatter_error) * (1.0 + 4 * EPS)
+        return max(root / self.norm * (1.0 - 4 * EPS), 0.0) ** 2 * (1.0 - 4 * EPS)
+
+    def bound_needed(self, lower: float) -> float:
+        """The bound on y that gives this bound on x."""
+        return (math.sqrt(max(lower, 0.0)) * self.norm + math.sqrt(self.scatter_error)) ** 2 * (1.0 + 64 * EPS)

@@ -1,0 +1,174 @@
+"""The loop of the proof: incumbent; then for every node of the tree of cells: price, find columns, improve prices; search;
+branch where the bound leaves a gap.
+
+    opt ≥ Σ_j w_j λ_j + Σ_cells count · min_{m in cell} f(m),   f(m) = Σ_j w_j min(0, |y_j − m|² − λ_j),   any λ ≥ 0
+
+It knows nothing of rows, and nothing of a single site.
+"""
+
+from __future__ import annotations
+
+import heapq
+
+import numpy as np
+
+from ..core.result import StopReason
+from ..protocol.messages import Moments, PriceQuery
+from .bundle import Bundle
+from .cells import Cell, Node, frontier, most_fractional
+from .columns import Columns
+from .coordinates import Axes
+from .incumbents import lloyd, split_starts, swaps
+from .search import CellSearch
+from .session import OutOfTime, Session
+
+
+class Engine:
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.columns = Columns(session.totals, session.domain.n_features)
+        self._next_slot = 0
+
+    # ------------------------------------------------------------------ the loop
+
+    def run(self) -> Node | None:
+        """Find, prove, branch; the root of the tree of cells, or None if there was no time for one."""
+        session, root = self.session, None
+        try:
+            self._find_incumbent()
+            root = self._root()
+            waiting = [(root.bound, 0, root, None)]
+            while waiting and not session.proven:
+                _, _, node, parent = heapq.heappop(waiting)
+                bundle = self._price(node, parent)
+                self._search(node, bundle)
+                if node.bound < session.cutoff:
+                    for child in self._branch(node, bundle):
+                        heapq.heappush(waiting, (child.bound, len(child.path) * 1000 + session.cells_done, child, bundle))
+                        session.cells_done += 1
+                session.cells_open = len(waiting)
+                self._conclude(root)
+            session.stop_reason = StopReason.GAP if session.proven else StopReason.EXHAUSTED
+        except OutOfTime:
+            session.stop_reason = StopReason.TIME_LIMIT
+        except KeyboardInterrupt:
+            session.stop_reason = StopReason.INTERRUPTED
+            if session.centroids is None:
+                raise
+        if root is not None:
+            self._conclude(root)
+        session.enter("done")
+        return root
+
+    def _price(self, node: Node, parent: Bundle | None) -> Bundle:
+        """Prices of a node, from the incumbent or its parent, until they are good enough to search."""
+        session = self.session
+        session.enter("prices")
+        bundle = Bundle(session, self.columns, node, self._slot(), self.spread)
+        if parent is None:
+            bundle.pool = self._pool
+            bundle.start_from_incumbent()
+        else:
+            node.slot = bundle.centre = self._slot()
+            bundle.start_from(parent)
+        bundle.improve(self._goal())
+        return bundle
+
+    def _search(self, node: Node, bundle: Bundle) -> None:
+        """Prove the node's bound cell by cell; what the search finds below its target goes back to the prices."""
+        session = self.session
+        while True:
+            if bundle.value < session.cutoff and node.path:
+                return  # it must be branched anyway, and its parent's bound holds
+            session.enter("search")
+            slack = bundle.value - session.cutoff
+            if slack <= 0.0:  # the root's own bound, for its sake alone: a little below what the prices promise
+                slack = 0.05 * max(session.upper_y - bundle.value, 0.0)
+            targets = bundle.least - slack / session.n_clusters
+            below = self._search_cells(node, bundle, targets)
+            if not len(below):
+                return
+            session.enter("prices")
+            bundle.add_points(below)
+            bundle.improve(self._goal())
+
+    def _search_cells(self, node: Node, bundle: Bundle, targets: np.ndarray) -> np.ndarray:
+        """Search every cell that counts; points below a target, if there are any."""
+        session, proven, trees = self.session, np.zeros(len(node.cells)), []
+        weight = max(session.counts.sum(), 1e-300) if session.counts is not None else 1.0
+        steepness = weight / max(bundle.total, 1e-300)
+        for i, cell in enumerate(node.cells):
+            if cell.count == 0:
+                trees.append(None)
+                continue
+            target = min(float(targets[i]), 0.0)
+            outcome = CellSearch(session, cell, self.root_cell, bundle.centre, target, steepness).run()
+            if len(outcome.below):
+                return outcome.below
+            proven[i] = outcome.proven
+            trees.append(outcome.tree)
+        bound = bundle.total + float(node.counts @ proven)
+        bound -= 1e-14 * (abs(bundle.total) + float(node.counts @ np.abs(proven)))
+        if np.isfinite(bound) and (bound > node.bound or not node.trees):
+            node.bound, node.total, node.slot, node.targets, node.trees = bound, bundle.total, bundle.centre, proven, trees
+        session.check_time()
+        return np.empty((0, self.columns.n_features))
+
+    def _branch(self, node: Node, bundle: Bundle) -> list[Node]:
+        """Children with every number of centroids below the most fractional threshold."""
+        self.session.enter("branch")
+        choice = most_fractional(node, self.columns.points[: len(bundle.z)], bundle.z, node.cell_of(self.columns.points)[: len(bundle.z)])
+        if choice is None:
+            return []
+        return node.branch(*choice)
+
+    def _conclude(self, root: Node) -> None:
+        """The bound of the whole tree so far."""
+        leaves = frontier(root)
+        if leaves:
+            self.session.raise_lower(min(leaf.bound for leaf in leaves))
+        self.session.note()
+
+    def _goal(self) -> float:
+        """The value at which prices are good enough: half of the gap is left to the search."""
+        session = self.session
+        return session.axes.bound_needed(session.upper * (1.0 - 0.4 * session.gap))
+
+    # ------------------------------------------------------------------ beginning
+
+    def _find_incumbent(self) -> None:
+        """Axes from the moments of all rows, then Lloyd from several starts."""
+        session = self.session
+        reference = 0.5 * session.domain.lower + 0.5 * session.domain.upper
+        moments = session.totals.ask(PriceQuery(0, moments=Moments(reference))).moments
+        assert moments is not None
+        mean = moments.sums / moments.weight
+        scatter = moments.products / moments.weight - np.outer(mean, mean)
+        values, vectors = np.linalg.eigh(0.5 * (scatter + scatter.T))
+        self.spread = vectors * np.sqrt(np.maximum(values, 0.0))
+        if session.centroids is None or session.n_clusters > 1:
+            candidates = split_starts(session, reference + mean, self.spread)
+            ended = lloyd(session, candidates, self.spread, keep=2)
+            swaps(session, self.spread, rounds=2 + session.n_clusters // 4)
+            self._pool = ended.reshape(-1, session.domain.n_features)
+        else:
+            self._pool = session.centroids
+        self._locate(Axes.principal(moments, reference))
+        if session.axes.scatter_error > (0.05 * session.gap) ** 2 * session.upper_y:
+            self._locate(Axes.plain(session.domain.n_features))
+        self._pool = session.axes.forward(self._pool)
+        session.note()
+
+    def _locate(self, axes: Axes) -> None:
+        located = self.session.totals.ask(PriceQuery(0, coordinates=axes.coordinates)).located
+        assert located is not None
+        self.session.axes = axes.with_error(located.scatter_error)
+
+    def _root(self) -> Node:
+        lower, upper = self.session.axes.root(self.session.domain)
+        self.root_cell = Cell(lower, upper, self.session.n_clusters)
+        return Node((self.root_cell,), self._slot(), 0.0)
+
+    def _slot(self) -> int:
+        self._next_slot += 1
+        return self._next_slot

@@ -1,0 +1,196 @@
+"""Is f(m) = Σ_j w_j min(0, |y_j − m|² − λ_j) at least t everywhere in a cell? Boxes in D dimensions.
+
+Batches of open boxes go to the sites, the worst bound first; `judge.py` closes a box, cuts slabs off it, or splits it.
+Points that look as if f were below t there ride along with the next batch; if one is, the prices can be improved, and
+the search ends with it. Whenever it ends, the least bound of the boxes still open is proven.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core.arrays import Array
+from ..core.search import MULTIPLES, SHIFT
+from ..protocol.messages import BoxSums, Examine, PriceQuery, Trim, Trimmed
+from .cells import Cell
+from .judge import CLOSED, CLOSED_BY_CUT, OPEN, judge_boxes
+from .judge import NO_CUT as NOTHING
+from .judge import STATIONARY as STATIONARY_CUT
+from .session import OutOfTime, Session
+from .tree import COST, STATIONARY, SearchTree
+
+REVISIT = 0.5  # a box cut to less than this share of its volume is examined again before it is split
+MOST_BOXES = 1024  # of one exchange
+SECONDS_PER_BATCH = 0.2
+TRIED = 8  # points of one batch that are tried out
+
+
+@dataclass
+class Outcome:
+    target: float
+    proven: float  # f ≥ proven in the whole cell; never above `target`
+    tree: SearchTree
+    below: Array  # (n, D) points where f is below the target: columns that were missed
+    complete: bool
+
+
+@dataclass
+class Judged:
+    """What `judge_boxes` says of a batch."""
+
+    bounds: Array
+    points: Array
+    verdicts: NDArray[np.int64]
+    closing_axis: NDArray[np.int64]
+    closing_side: NDArray[np.int64]
+    closing_mu: Array
+    kinds: NDArray[np.int64]  # (B, D, 2)
+    thresholds: Array
+    mus: Array
+    lower: Array
+    upper: Array
+    shrunk: Array
+    axes: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, lower: Array, upper: Array, cell: Cell, root: Cell, sums: BoxSums, steepness: Array, target: float) -> Judged:
+        n, n_features = lower.shape
+        low, high = cell.faces(root)
+        shape = (n, n_features)
+        out = cls(
+            np.empty(n), np.empty(shape), np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64),
+            np.empty(n), np.empty((*shape, 2), np.int64), np.empty((*shape, 2)), np.empty((*shape, 2)),
+            np.empty(shape), np.empty(shape), np.empty(n), np.empty(n, np.int64),
+        )  # fmt: skip
+        judge_boxes(
+            lower, upper, low & (lower == cell.lower), high & (upper == cell.upper), sums.minorants, sums.insides,
+            sums.cuts, sums.scores, steepness, np.array(MULTIPLES), SHIFT, target, out.bounds, out.points, out.verdicts,
+            out.closing_axis, out.closing_side, out.closing_mu, out.kinds, out.thresholds, out.mus, out.lower, out.upper,
+            out.shrunk, out.axes,
+        )  # fmt: skip
+        return out
+
+
+class CellSearch:
+    """One search; `run` is its loop."""
+
+    def __init__(self, session: Session, cell: Cell, root: Cell, slot: int, target: float, steepness: float) -> None:
+        self.session, self.cell, self.root, self.slot, self.target = session, cell, root, slot, target
+        self.tree = SearchTree()
+        first = self.tree.add(cell.lower, cell.upper)
+        # open boxes: number, bound known before it is examined, steepness, number of the parent (−1: none)
+        self.open: list[tuple[float, int, float, int]] = [(-np.inf, first, steepness, -1)]
+        self.settled = np.inf  # least bound of boxes that can be neither closed nor split
+        self.to_try = np.empty((0, len(cell.lower)))
+        self.below: list[Array] = []
+        self._base = session.boxes_done + 1  # names of boxes are never used twice in a run
+        self._size = 4
+
+    def run(self) -> Outcome:
+        complete = True
+        try:
+            while self.open and not self.below:
+                self.session.check_time()
+                self._round()
+            if self.open or len(self.to_try):
+                self._try_out()
+        except OutOfTime:
+            complete = False
+        proven = min([self.target, self.settled, *(box[0] for box in self.open)])
+        below = np.array(self.below).reshape(-1, len(self.cell.lower))
+        return Outcome(self.target, proven, self.tree, below, complete and not self.open)
+
+    def _round(self) -> None:
+        """Examine a batch, judge it, keep what is left."""
+        session, began = self.session, time.perf_counter()
+        self.open.sort(reverse=True)
+        batch = [self.open.pop() for _ in range(min(self._size, len(self.open)))]
+        lower = np.array([self.tree.lower[box[1]] for box in batch])
+        upper = np.array([self.tree.upper[box[1]] for box in batch])
+        steepness = np.array([box[2] for box in batch])
+        try:
+            sums, tried = self._ask(batch, lower, upper, steepness)
+        except BaseException:
+            self.open += batch  # nothing was learned about them
+            raise
+        judged = Judged.of(lower, upper, self.cell, self.root, sums, steepness, self.target)
+        self._take_tried(tried)
+        steeper = np.where(sums.worth > 0, sums.undecided / np.maximum(sums.worth, 1e-300), steepness)
+        for b, box in enumerate(batch):
+            self._settle(b, box[1], judged, float(steeper[b]))
+        still = np.flatnonzero(judged.verdicts == OPEN)
+        promising = still[np.argsort(judged.bounds[still])[:TRIED]]
+        self.to_try = np.clip(judged.points[promising], self.cell.lower, self.cell.upper)
+        session.boxes_done += len(batch)
+        session.boxes_open = len(self.open)
+        took = time.perf_counter() - began
+        self._size = int(min(max(self._size * min(SECONDS_PER_BATCH / max(took, 1e-6), 4.0), 4), MOST_BOXES))
+        session.note()
+
+    def _ask(
+        self, batch: list[tuple[float, int, float, int]], lower: Array, upper: Array, steepness: Array
+    ) -> tuple[BoxSums, Trimmed | None]:
+        low, high = self.cell.faces(self.root)
+        touches = (low & (lower == self.cell.lower)) | (high & (upper == self.cell.upper))
+        numbers = np.array([box[1] for box in batch], dtype=np.int64)
+        parents = np.array([box[3] for box in batch], dtype=np.int64)
+        query = PriceQuery(
+            0,
+            trim=Trim(self.slot, self.to_try) if len(self.to_try) else None,
+            examine=Examine(
+                self.slot, lower, upper, touches & (upper > lower), steepness, self._base + numbers,
+                np.where(parents >= 0, self._base + parents, -1),
+            ),
+        )  # fmt: skip
+        reply = self.session.totals.ask(query)
+        assert reply.boxes is not None
+        return reply.boxes, reply.trimmed
+
+    def _settle(self, b: int, box: int, judged: Judged, steepness: float) -> None:
+        """Record what was shown about a box, and open what is left of it."""
+        if judged.verdicts[b] == CLOSED:
+            return
+        if judged.verdicts[b] == CLOSED_BY_CUT:
+            axis, side = int(judged.closing_axis[b]), int(judged.closing_side[b])
+            at = float((self.tree.lower if side == 0 else self.tree.upper)[box][axis])
+            self.tree.closing[box] = (STATIONARY, axis, side, at, float(judged.closing_mu[b]))
+            return
+        cuts = [
+            (STATIONARY if judged.kinds[b, axis, side] == STATIONARY_CUT else COST, int(axis), int(side),
+             float(judged.thresholds[b, axis, side]), float(judged.mus[b, axis, side]))
+            for axis, side in np.argwhere(judged.kinds[b] != NOTHING)
+        ]  # fmt: skip
+        if cuts:
+            self.tree.cuts[box] = cuts
+        lower, upper, bound, axis = judged.lower[b], judged.upper[b], float(judged.bounds[b]), int(judged.axes[b])
+        if cuts and (judged.shrunk[b] < REVISIT or axis < 0):
+            child = self.tree.add(lower.copy(), upper.copy())
+            self.tree.children[box] = (child,)
+            self.open.append((bound, child, steepness, box))
+            return
+        if axis < 0:  # no number lies between its sides
+            self.settled = min(self.settled, bound)
+            return
+        value = 0.5 * (lower[axis] + upper[axis])
+        below, above = upper.copy(), lower.copy()
+        below[axis] = above[axis] = value
+        self.tree.splits[box] = (axis, float(value))
+        children = (self.tree.add(lower.copy(), below), self.tree.add(above, upper.copy()))
+        self.tree.children[box] = children
+        self.open += [(bound, child, steepness, box) for child in children]
+
+    def _take_tried(self, tried: Trimmed | None) -> None:
+        if tried is None:
+            return
+        for point, value, weight, offset in zip(self.to_try, tried.values, tried.weights, tried.offsets, strict=True):
+            if value < self.target and weight > 0:
+                self.below.append(np.clip(point + offset / weight, self.cell.lower, self.cell.upper))
+
+    def _try_out(self) -> None:
+        if len(self.to_try) and not self.below:
+            self._take_tried(self.session.totals.ask(PriceQuery(0, trim=Trim(self.slot, self.to_try))).trimmed)
+            self.to_try = self.to_try[:0]

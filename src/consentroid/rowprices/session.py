@@ -1,0 +1,113 @@
+"""One run: the sites, the clock, the best clustering and the best bound known, and why it stops."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ..core.arrays import Array
+from ..core.problem import Domain
+from ..core.result import Step, StopReason, relative_gap
+from ..protocol.messages import Evaluated
+from .coordinates import Axes
+from .totals import Totals
+
+OnStep = Callable[[Step], None]
+
+
+class OutOfTime(Exception):
+    """The time limit has struck; what was proven so far stands."""
+
+
+@dataclass
+class Session:
+    totals: Totals
+    domain: Domain
+    n_clusters: int
+    gap: float
+    time_limit: float
+    rng: np.random.Generator
+    on_step: OnStep | None = None
+    started: float = field(default_factory=time.perf_counter)
+    axes: Axes = field(default_factory=lambda: Axes.plain(1))
+    # change when something better is found
+    centroids: Array | None = None  # (K, D), original features
+    counts: Array | None = None  # (K,)
+    upper: float = float("inf")
+    lower: float = 0.0
+    bound_from: str = "none"
+    # change with every exchange
+    phase: str = "incumbent"
+    boxes_done: int = 0
+    boxes_open: int = 0
+    cells_open: int = 1
+    cells_done: int = 0
+    trace: list[Step] = field(default_factory=list)
+    phases: dict[str, float] = field(default_factory=dict)
+    stop_reason: StopReason | None = None
+    _noted: float = 0.0
+
+    # ------------------------------------------------------------------ clock
+
+    @property
+    def seconds(self) -> float:
+        return time.perf_counter() - self.started
+
+    @property
+    def left(self) -> float:
+        return self.time_limit - self.seconds
+
+    def check_time(self) -> None:
+        if self.left <= 0.0:
+            raise OutOfTime
+
+    def enter(self, phase: str) -> None:
+        """Time from now on counts for this phase."""
+        now = self.seconds
+        self.phases[self.phase] = self.phases.get(self.phase, 0.0) + now - self._noted
+        self.phase, self._noted = phase, now
+
+    # ------------------------------------------------------------------ what is known
+
+    @property
+    def cutoff(self) -> float:
+        """The bound on y that proves the gap asked for, with room for the rounding of the certificate."""
+        return self.axes.bound_needed(self.upper * (1.0 - 0.999 * self.gap))
+
+    @property
+    def upper_y(self) -> float:
+        """The best cost in the search's own units."""
+        return self.upper * self.axes.norm**2
+
+    def offer(self, candidates: Array, evaluated: Evaluated) -> bool:
+        """The only writer of the incumbent."""
+        costs = np.where(np.isfinite(evaluated.costs), evaluated.costs, np.inf)
+        best = int(np.argmin(costs))
+        if not costs[best] < self.upper:
+            return False
+        self.upper, self.centroids = float(costs[best]), candidates[best].copy()
+        self.counts = evaluated.counts[best].copy()
+        return True
+
+    def raise_lower(self, bound_y: float, source: str = "row prices") -> None:
+        """The only writer of the proven bound: the best of all bounds known."""
+        bound = min(self.axes.bound_on_rows(bound_y), self.upper)
+        if bound > self.lower:
+            self.lower, self.bound_from = bound, source
+
+    @property
+    def proven(self) -> bool:
+        return relative_gap(self.lower, self.upper) <= self.gap
+
+    def note(self) -> None:
+        """A line of progress and of the trace."""
+        step = Step(
+            self.phase, self.totals.exchanges, self.lower, self.upper, self.boxes_done, self.boxes_open, self.cells_open,
+            self.seconds,
+        )  # fmt: skip
+        self.trace.append(step)
+        if self.on_step is not None:
+            self.on_step(step)
