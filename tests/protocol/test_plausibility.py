@@ -285,6 +285,7 @@ def test_a_transport_turns_a_contradiction_into_a_failure_of_its_node() -> None:
 
     class Lying:
         nodes = ("north",)
+        bytes_up = bytes_down = 0
 
         def exchange(self, requests: list[Request]) -> list[Response]:
             reply = node.answer(requests[0])  # type: ignore[arg-type]

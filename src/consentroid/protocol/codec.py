@@ -61,6 +61,7 @@ SHAPES: dict[str, tuple[str | int, ...]] = {
     "Evaluated.costs": ("C",),
     "Evaluated.counts": ("C", "K"),
     "Evaluated.offsets": ("C", "K", "D"),
+    "Evaluated.spreads": ("C", "K"),
     "Moments.reference": ("D",),
     "Coordinates.origin": ("D",),
     "Coordinates.basis": ("D", "D"),
@@ -114,15 +115,23 @@ KINDS: dict[str, type] = {"f8": np.float64, "i8": np.int64, "b1": np.bool_}  # i
 REQUESTS = get_args(Request)
 RESPONSES = get_args(Response)
 TYPES = {kind.__name__: kind for kind in (*REQUESTS, *RESPONSES)}
+ENCODED = "_encoded"  # attribute of a message that holds its bytes, beside its fields
 Sizes = dict[str, int]
 
 
 def encode(message: Request | Response) -> bytes:
-    """The message as bytes; raises `MalformedMessage` for one that the other side would refuse."""
+    """The message as bytes; raises `MalformedMessage` for one that the other side would refuse.
+
+    Messages are never changed, so the bytes are kept with the message: a journal around a network encodes once.
+    """
+    kept = vars(message).get(ENCODED)
+    if kept is not None:
+        return bytes(kept)
     frame = {"consentroid": VERSION, "type": type(message).__name__, "body": _pack(message, {})}
     data = bytes(msgpack.packb(frame, use_bin_type=True))
     if len(data) > MAX_BYTES:
         raise MalformedMessage(f"the message has {len(data)} bytes, more than {MAX_BYTES}; send fewer boxes at once")
+    object.__setattr__(message, ENCODED, data)
     return data
 
 
@@ -156,7 +165,10 @@ def _decode(data: bytes, expected: tuple[type, ...]) -> object:
     if kind is None or kind not in expected:
         names = ", ".join(one.__name__ for one in expected)
         raise MalformedMessage(f"unexpected message type {_shown(frame['type'])}; expected one of {names}")
-    return _unpack(kind, frame["body"], {})
+    message = _unpack(kind, frame["body"], {})
+    if isinstance(data, bytes):
+        object.__setattr__(message, ENCODED, data)
+    return message
 
 
 @functools.cache

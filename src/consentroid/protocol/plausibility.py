@@ -201,6 +201,9 @@ class ReplyChecker:
         same_shape("costs", told.costs, (n,))
         same_shape("counts", told.counts, (n, k))
         same_shape("offsets", told.offsets, (n, k, d))
+        same_shape("spreads", told.spreads, (n, k))
+        if np.any(told.spreads < 0):
+            raise Contradiction("tells a negative spread")
         if np.any(told.costs < 0):
             raise Contradiction(f"tells a negative cost, {told.costs.min():g}")
         self._check_counts(told.counts, told.counts.sum(axis=1))

@@ -9,6 +9,7 @@ import numpy as np
 from ..core.arrays import Array
 from ..protocol.messages import Query, Reply, Request, Response
 from ..protocol.transport import Transport
+from .wrapper import Wrapper
 
 
 class Recorder:
@@ -16,7 +17,7 @@ class Recorder:
 
     def __init__(self) -> None:
         self.queries: list[list[Query]] = []
-        self.centroids: list[Array] = []  # (N, K, D) a round
+        self.centroids: list[Array] = []  # (N, K, D) per round
 
     @property
     def first(self) -> Array:
@@ -36,18 +37,12 @@ class Recorder:
             self.centroids.append(np.array([part.centroids[0] for part in solved]))
 
 
-class _Recorded:
+class _Recorded(Wrapper):
     def __init__(self, inner: Transport, recorder: Recorder) -> None:
-        self._inner, self._recorder = inner, recorder
-
-    @property
-    def nodes(self) -> tuple[str, ...]:
-        return self._inner.nodes
+        super().__init__(inner)
+        self._recorder = recorder
 
     def exchange(self, requests: Sequence[Request]) -> list[Response]:
-        responses = self._inner.exchange(requests)
+        responses = super().exchange(requests)
         self._recorder.note(requests, responses)
         return responses
-
-    def close(self) -> None:
-        self._inner.close()
