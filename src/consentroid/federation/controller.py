@@ -29,6 +29,7 @@ from ..transport.checked import CheckedTransport
 from ..transport.journal import JournalTransport
 from .job import JobArguments
 from .protocol import STATUS, Limits
+from .signing import Signer
 from .transport import FlareTransport
 
 OUTCOME = "outcome.json"
@@ -73,11 +74,14 @@ class ConsentroidController(Controller):  # type: ignore[misc]
     def _run(self, arguments: JobArguments, directory: Path, results: Path, fl_ctx: FLContext) -> FitResult:
         directory.mkdir(parents=True, exist_ok=True)
         limits = Limits(**arguments.limits)
-        self._transport = FlareTransport(fl_ctx.get_engine(), fl_ctx, arguments.nodes, limits)
-        journal = JournalTransport(CheckedTransport(self._transport), directory / JOURNAL)
+        signer = Signer.of_server(Path(fl_ctx.get_workspace().get_startup_kit_dir()))
+        self._transport = FlareTransport(
+            fl_ctx.get_engine(), fl_ctx, arguments.nodes, signer.seal, arguments.run, limits
+        )
+        journal = JournalTransport(self._transport, directory / JOURNAL)
         log.info("run '%s': %d exchanges to replay", arguments.run, journal.resumable)
         result = run(
-            journal,
+            CheckedTransport(journal),  # what a node said before binds it after a restart, too
             arguments.settings,
             domain=arguments.domain,
             features=arguments.features,

@@ -1,0 +1,141 @@
+"""From a question that passed the gate to an answer: policy, approval, the worker on the rows, a line in the log."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from ..core.errors import InvalidInput, MalformedMessage, NodeRefused, SolverUnavailable
+from ..core.problem import NodeData
+from ..data.tables import read_table
+from ..paper.worker import PaperWorker
+from ..protocol import codec
+from ..protocol.messages import Describe, Failure, Query, Request, Response
+from ..site.policy import Meter, Policy, Size
+from ..site.worker import SiteWorker
+from ..transport.metered import encoded
+from .approval import Approvals, Asked
+from .kit import DATA_FILE
+from .protocol import LONGEST_SOLVE
+from .signing import REQUEST, Question
+from .site_log import ANSWERED, Entry, SiteLog
+
+log = logging.getLogger(__name__)
+
+
+@dataclass
+class Answering:
+    """Answers for one site in one job."""
+
+    site: str
+    open_worker: Callable[[], SiteWorker]
+    policy: Policy
+    book: SiteLog
+    approvals: Approvals
+    who: str = "unknown"  # submitted the job
+    _worker: SiteWorker | None = None
+    _meter: Meter | None = None
+    _approved: bool = False
+
+    def __call__(self, question: Question) -> bytes:
+        started, size, outcome = time.time(), Size(question.kind), ANSWERED
+        round = -1
+        try:
+            if question.kind != REQUEST:
+                raise NodeRefused("this site does not mask its sums")
+            request = within_limits(codec.decode_request(question.content))
+            round = getattr(request, "round", -1)
+            size = self._admit(question, request)
+            response = self._answer(request)
+        except Exception as error:  # a failing site is a value to the coordinator, never a crash
+            if not isinstance(error, NodeRefused):
+                log.warning("request failed: %s: %s", type(error).__name__, error)
+            outcome = public_reason(error)
+            response = Failure(self.site, outcome, round, final=isinstance(error, NodeRefused))
+        data = encoded(self.site, response)
+        self._note(question, size, started, outcome)
+        return data
+
+    def _admit(self, question: Question, request: Request) -> Size:
+        if self._meter is None:
+            self._meter = Meter(self.policy, self.book.earlier(question.run))
+        size = self._meter.admit(request, question.n_sites, masked=False)
+        if self.policy.approval == "hand" and not self._approved:  # each job, also one that resumes a run
+            described = request if isinstance(request, Describe) else None
+            self.approvals.wait(
+                Asked(
+                    job=question.job,
+                    run=question.run,
+                    who=self.who,
+                    n_sites=question.n_sites,
+                    n_clusters=size.n_clusters,
+                    features=[] if described is None else list(described.features),
+                    domain_given=described is None or described.lower is not None,
+                    masked=False,
+                    resumes=described is None,
+                    time=time.time(),
+                )
+            )
+            self._approved = True
+        return size
+
+    def _answer(self, request: Request) -> Response:
+        if self._worker is None:
+            self._worker = self.open_worker()
+        return self._worker.answer(request)
+
+    def _note(self, question: Question, size: Size, started: float, outcome: str) -> None:
+        self.book.add(
+            Entry(
+                time=started,
+                who=self.who,
+                run=question.run,
+                job=question.job,
+                number=question.number,
+                kind=size.kind,
+                n_clusters=size.n_clusters,
+                boxes=size.boxes,
+                points=size.points,
+                smallest_group=None,
+                digest=question.digest.hex(),
+                seconds=time.time() - started,
+                outcome=outcome,
+            )
+        )
+
+
+def within_limits(request: Request) -> Request:
+    """The site's own limit on time; a solve that reaches it replies with the bound it has by then."""
+    if isinstance(request, Query) and request.solve is not None:
+        seconds = min(request.solve.seconds, LONGEST_SOLVE)
+        return replace(request, solve=replace(request.solve, seconds=seconds))
+    return request
+
+
+def public_reason(error: Exception) -> str:
+    """What may be told of an error: other messages can quote rows, so they stay in the site's log."""
+    if isinstance(error, NodeRefused | MalformedMessage | SolverUnavailable):
+        return str(error)
+    return f"{type(error).__name__}; the site's own log has the details"
+
+
+def open_worker(local: Path, name: str, policy: Policy) -> SiteWorker:
+    """The site's worker on the private table that `consentroid node start` wrote down."""
+    try:
+        told = json.loads((local / DATA_FILE).read_text())
+        path, columns = Path(told["data"]), told.get("columns")
+    except (OSError, ValueError, KeyError) as error:
+        raise NodeRefused(
+            "no private table is set up at this node; run `consentroid node start KIT --data FILE` there"
+        ) from error
+    try:
+        table = read_table(path, columns)
+        data = NodeData.checked(name, table.rows)
+    except InvalidInput as error:
+        log.warning("private table: %s", error)
+        raise NodeRefused("the private table cannot be read; the site's own log has the details") from None
+    return PaperWorker(data, table.names) if policy.paper_methods else SiteWorker(data, table.names)

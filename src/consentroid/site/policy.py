@@ -1,0 +1,207 @@
+"""What a site answers, decided by the site: `policy.json` in its own folder, with safe defaults for what it omits.
+
+A refusal names the rule and never a value, neither of the site's nor of its rows'. The rules on numbers of questions
+hold for a whole run, over all of its jobs; a run's first request must be `Describe`, where K, columns and domain are
+settled. Groups of fewer than `least_rows` rows are not reported: see `guard.py`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from ..core.errors import InvalidInput, NodeRefused
+from ..protocol.messages import Describe, PriceQuery, Query, Request
+
+POLICY_FILE = "policy.json"
+Approval = Literal["rule", "hand"]
+Masks = Literal["three", "always", "never"]
+
+
+@dataclass(frozen=True)
+class Policy:
+    """The defaults hold for every rule that the file does not name."""
+
+    largest_k: int = 50
+    require_domain: bool = True  # without a domain a site tells its extremes, and those are values of rows
+    require_features: bool = False  # the columns must be named in the request, in the site's order
+    least_rows: int = 5  # of a group that is reported; 1 reports all
+    most_questions: int = 5_000  # per run
+    most_boxes: int = 1_000_000  # per run
+    most_points: int = 1_000_000  # centroids and candidates per run
+    most_runs_per_day: int = 50
+    masks: Masks = "three"  # masked sums are required: with three or more sites, always, never
+    paper_methods: bool = False  # the paper's node problems: centroids of the site's own rows would be told
+    approval: Approval = "rule"  # by these rules, or each job by hand
+    keep_days: int = 90  # log and prices
+
+    @classmethod
+    def read(cls, folder: Path) -> Policy:
+        """The site's own file, or the defaults where there is none; an unreadable file admits nothing."""
+        path = folder / POLICY_FILE
+        if not path.exists():
+            return cls()
+        try:
+            told = json.loads(path.read_text())
+        except (OSError, ValueError) as error:
+            raise InvalidInput(f"{path} cannot be read ({error}); mend it, or delete it for the defaults") from None
+        return cls.checked(told, str(path))
+
+    @classmethod
+    def checked(cls, told: Any, where: str = "policy") -> Policy:
+        if not isinstance(told, Mapping):
+            raise InvalidInput(f"{where}: a policy is a mapping of rules to values")
+        known = {one.name: one.default for one in fields(cls)}
+        for rule, value in told.items():
+            if rule not in known:
+                raise InvalidInput(f"{where}: unknown rule '{rule}'; the rules are {', '.join(known)}")
+            if type(value) is not type(known[rule]):
+                raise InvalidInput(f"{where}: rule '{rule}' must be {_kind(known[rule])}, not {value!r}")
+            if type(value) is int and value < LEAST.get(rule, 1):
+                raise InvalidInput(f"{where}: rule '{rule}' must be at least {LEAST.get(rule, 1)}")
+        for rule, choices in (("approval", get_args(Approval)), ("masks", get_args(Masks))):
+            if rule in told and told[rule] not in choices:
+                raise InvalidInput(f"{where}: rule '{rule}' must be one of {', '.join(choices)}")
+        return replace(cls(), **told)
+
+    def write(self, folder: Path) -> None:
+        path = folder / POLICY_FILE
+        path.write_text(json.dumps(asdict(self), indent=2) + "\n")
+        path.chmod(0o600)
+
+    def in_words(self) -> list[str]:
+        """What the operator reads at start."""
+        whom = {"three": "with three or more sites", "always": "always", "never": "not required"}[self.masks]
+        return [
+            f"at most {self.largest_k} clusters, {self.most_questions:,} questions, {self.most_boxes:,} boxes and "
+            f"{self.most_points:,} points per run; {self.most_runs_per_day} runs a day",
+            f"a domain {'must be given' if self.require_domain else 'need not be given: extremes may be told'}; "
+            f"columns {'must be named' if self.require_features else 'need not be named'}",
+            f"groups of fewer than {self.least_rows} rows are not reported"
+            if self.least_rows > 1
+            else "groups of any size are reported, single rows too",
+            f"masked sums: {whom}; methods of the paper: {'allowed' if self.paper_methods else 'refused'}",
+            f"jobs approved {'one by one, by hand' if self.approval == 'hand' else 'by these rules'}; "
+            f"log and prices kept for {self.keep_days} days",
+        ]
+
+
+LEAST = {"keep_days": 0}
+
+
+def _kind(default: Any) -> str:
+    return {int: "a whole number", bool: "true or false", str: "a name"}[type(default)]
+
+
+@dataclass(frozen=True)
+class Size:
+    """How much a request asks; the site's log keeps it."""
+
+    kind: str
+    n_clusters: int = 0
+    boxes: int = 0
+    points: int = 0
+
+
+def size_of(request: Request) -> Size:
+    """
+    >>> size_of(Describe(3))
+    Size(kind='describe', n_clusters=3, boxes=0, points=0)
+    """
+    if isinstance(request, Describe):
+        return Size("describe", request.n_clusters)
+    if isinstance(request, PriceQuery):
+        return _price_size(request)
+    if isinstance(request, Query):
+        parts = [name for name in ("solve", "statistics", "evaluate") if getattr(request, name) is not None]
+        boxes = sum(len(part.boxes) for part in (request.solve, request.statistics) if part is not None)
+        n_clusters, points = _candidates(request)
+        return Size("+".join(parts) or "nothing", n_clusters, boxes, points)
+    return Size(type(request).__name__.lower())
+
+
+PRICE_PARTS = tuple(one.name for one in fields(PriceQuery) if one.name not in ("round", "step"))
+
+
+def _price_size(query: PriceQuery) -> Size:
+    parts = [name for name in PRICE_PARTS if getattr(query, name) is not None]
+    n_clusters, points = _candidates(query)
+    if query.start is not None:
+        n_clusters = max(n_clusters, len(query.start.centroids))
+        points += len(query.start.centroids)
+    points += sum(len(part.points) for part in (query.columns, query.trim) if part is not None)
+    boxes = sum(len(part.lower) for part in (query.examine, query.claim) if part is not None)
+    return Size("+".join(parts) or "nothing", n_clusters, boxes, points)
+
+
+def _candidates(query: PriceQuery | Query) -> tuple[int, int]:
+    """K and the number of candidate centroids."""
+    if query.evaluate is None:
+        return 0, 0
+    n_candidates, n_clusters, _ = query.evaluate.candidates.shape
+    return n_clusters, n_candidates * n_clusters
+
+
+@dataclass(frozen=True)
+class Earlier:
+    """What a run asked in its earlier jobs, and how many runs there were within a day."""
+
+    questions: int = 0
+    boxes: int = 0
+    points: int = 0
+    n_clusters: int | None = None  # with which the run was described and admitted
+    runs_today: int = 1
+
+
+class Meter:
+    """Holds one run to the policy; `earlier` carries on from the run's earlier jobs."""
+
+    def __init__(self, policy: Policy, earlier: Earlier | None = None) -> None:
+        earlier = earlier or Earlier()
+        self._policy = policy
+        self._questions, self._boxes, self._points = earlier.questions, earlier.boxes, earlier.points
+        self._n_clusters = earlier.n_clusters
+        self._runs_today = earlier.runs_today
+
+    def admit(self, request: Request, n_sites: int, masked: bool) -> Size:
+        """Raises `NodeRefused` with the rule that a request breaks."""
+        policy, size = self._policy, size_of(request)
+        self._questions += 1
+        self._boxes += size.boxes
+        self._points += size.points
+        if self._runs_today > policy.most_runs_per_day:
+            raise refusal("most_runs_per_day")
+        if self._questions > policy.most_questions:
+            raise refusal("most_questions")
+        if self._boxes > policy.most_boxes:
+            raise refusal("most_boxes")
+        if self._points > policy.most_points:
+            raise refusal("most_points")
+        if size.n_clusters > policy.largest_k:
+            raise refusal("largest_k")
+        if isinstance(request, Describe):
+            self._describe(request)
+        elif self._n_clusters is None:
+            raise NodeRefused("the first request of a run must describe it")
+        elif size.n_clusters > self._n_clusters:
+            raise refusal("largest_k", "; the run was described with fewer clusters")
+        elif isinstance(request, Query):
+            if not policy.paper_methods:
+                raise refusal("paper_methods", "; use the default method")
+        elif not masked and (policy.masks == "always" or (policy.masks == "three" and n_sites >= 3)):
+            raise refusal("masks", "; the administrator must ask with --secure")
+        return size
+
+    def _describe(self, request: Describe) -> None:
+        if self._policy.require_domain and (request.lower is None or request.upper is None):
+            raise refusal("require_domain", "; the administrator must give --domain")
+        if self._policy.require_features and not request.features:
+            raise refusal("require_features", "; the administrator must give --features")
+        self._n_clusters = request.n_clusters
+
+
+def refusal(rule: str, remedy: str = "") -> NodeRefused:
+    return NodeRefused(f"the site's policy does not admit this: rule '{rule}'{remedy}")
