@@ -1,0 +1,239 @@
+"""Row loops of the checker: rows in, out or undecided on a box, and the sums that bound f there.
+
+f(m) = Σ_j w_j min(0, |y_j − m|² − λ_j). All sums are per site. Written apart from the engine's kernels, without
+fastmath: every operation rounds once (unit 2⁻⁵³), sums carry their rounding errors along (`_added`), and what is left
+of rounding is bounded by a multiple of the magnitudes of all terms, taken off a minorant's constant or added to a cut's
+sum. `FLOOR` stands for all that underflow can lose.
+
+A quadratic of a box with centre c is a row (W, V_1..V_D, C): with δ = m − c it is
+
+    C + Σ_d (1 − 2θ_d) W δ_d² − 2 (1 − θ_d) V_d δ_d.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from ..core.arrays import Array
+
+UNIT = 2.0**-53
+FLOOR = 1e-290
+Order = NDArray[np.int64]
+
+compiled = njit(cache=True, nogil=True, error_model="numpy")
+
+
+@compiled
+def frame(
+    lower: Array, upper: Array, cell: Array, inner: NDArray[np.bool_], shift: float, out: Array
+) -> None:  # fmt: skip
+    """Centre, half-width rounded up, and the coefficients (1 − θ_d), (1 − 2θ_d) of a box as the rows of `out`.
+
+    θ_d = 0 where the box touches an inner face of its cell, since a minimiser there need not be stationary.
+    2 (1 − θ) − 1 is exact, so both coefficients belong to one and the same θ.
+    """
+    for d in range(len(lower)):
+        centre = 0.5 * (lower[d] + upper[d])
+        held = (inner[0, d] and lower[d] <= cell[0, d]) or (inner[1, d] and upper[d] >= cell[1, d])
+        linear = 1.0 if held else 1.0 - shift
+        out[0, d] = centre
+        out[1, d] = max(upper[d] - centre, centre - lower[d]) * (1.0 + 4.0 * UNIT)
+        out[2, d] = linear
+        out[3, d] = 2.0 * linear - 1.0
+
+
+@compiled
+def classify(
+    y: Array, prices: Array, lower: Array, upper: Array, order: Order, first: int, last: int, least: Array
+) -> tuple[int, int]:
+    """Sort order[first:last] into out | undecided | in; returns where the undecided rows begin and end.
+
+    Rows out or in for a box are so for every box inside it: order[:first] is out, order[last:] is in. `least` receives
+    the least squared distance of undecided rows, rounded down.
+    """
+    n_features = len(lower)
+    margin = (n_features + 6) * UNIT
+    i = first
+    while i < last:
+        j = order[i]
+        near, far = 0.0, 0.0
+        for d in range(n_features):
+            below, above = lower[d] - y[j, d], y[j, d] - upper[d]
+            outside = max(max(below, above), 0.0)
+            across = max(-below, -above)
+            near += outside * outside
+            far += across * across
+        near = max(near * (1.0 - margin) - FLOOR, 0.0)
+        if near >= prices[j]:
+            order[i], order[first] = order[first], order[i]
+            first += 1
+            i += 1
+        elif far * (1.0 + margin) + FLOOR <= prices[j]:
+            last -= 1
+            order[i], order[last] = order[last], order[i]
+        else:
+            least[j] = near
+            i += 1
+    return first, last
+
+
+@compiled
+def _added(sums: Array, rests: Array, i: int, k: int, x: float) -> None:
+    """sums[i, k] += x, with the rounding error (exact) added to rests[i, k]."""
+    s = sums[i, k]
+    t = s + x
+    z = t - s
+    sums[i, k] = t
+    rests[i, k] += (s - (t - z)) + (x - z)
+
+
+@compiled
+def box_sums(
+    y: Array, w: Array, prices: Array, site: Order, order: Order, first: int, last: int, box: Array, out: Array
+) -> None:
+    """Per site: the joint minorant (W, V, C) of all rows and the quadratic of the in-rows, one after the other.
+
+    An undecided row contributes at least min(0, ψ), ψ(δ) = |u|² − λ + Σ_d (1 − 2θ_d) δ_d² − 2 (1 − θ_d) u_d δ_d:
+    nothing where ψ ≥ 0 on the box, ψ where ψ ≤ 0, else the chord s (ψ − P) over its range [p, P].
+    """
+    n_features, n_sites = y.shape[1], len(out)
+    width = n_features + 2
+    sums, rests = np.zeros((n_sites, 2 * width)), np.zeros((n_sites, 2 * width))
+    size = np.zeros((n_sites, 2))  # magnitudes of undecided and of in-rows' terms
+    centre, half, linear, square = box[0], box[1], box[2], box[3]
+    small = (2 * n_features + 16) * UNIT
+    u = np.empty(n_features)
+    for i in range(last, len(order)):
+        j = order[i]
+        at, rise = 0.0, 0.0
+        for d in range(n_features):
+            u[d] = y[j, d] - centre[d]
+            at += u[d] * u[d]
+            rise += half[d] * (half[d] + 2.0 * abs(u[d]))
+        k = site[j]
+        _added(sums, rests, k, width, w[j])
+        for d in range(n_features):
+            _added(sums, rests, k, width + 1 + d, w[j] * u[d])
+        _added(sums, rests, k, 2 * width - 1, w[j] * (at - prices[j]))
+        size[k, 1] += w[j] * (at + prices[j] + rise + FLOOR) + FLOOR
+    for i in range(first, last):
+        j = order[i]
+        at, rise, fall = 0.0, 0.0, 0.0
+        for d in range(n_features):
+            u[d] = y[j, d] - centre[d]
+            at += u[d] * u[d]
+            slope = 2.0 * linear[d] * abs(u[d])
+            rise += half[d] * (square[d] * half[d] + slope)
+            best = min(0.5 * slope / square[d], half[d])
+            fall += best * (square[d] * best - slope)
+        k = site[j]
+        whole = at + prices[j] + rise + FLOOR
+        if not whole < np.inf:
+            sums[k, width - 1] = np.nan  # no bound can be had from such numbers
+            continue
+        p, top = (at - prices[j]) + fall - small * whole, (at - prices[j]) + rise + small * whole
+        if p >= 0.0:
+            continue
+        s = 1.0
+        if top <= 0.0:
+            top = 0.0
+        else:
+            s = min(-p / (top - p) * (1.0 + 8.0 * UNIT) + FLOOR, 1.0)
+        ws = w[j] * s
+        _added(sums, rests, k, 0, ws)
+        for d in range(n_features):
+            _added(sums, rests, k, 1 + d, ws * u[d])
+        _added(sums, rests, k, width - 1, ws * ((at - prices[j]) - top))
+        size[k, 0] += 2.0 * ws * whole + FLOOR
+    n = float(len(order))
+    margin = (2 * n_features + 32 + n * n * UNIT) * UNIT * 1.001
+    for k in range(n_sites):
+        for c in range(width):
+            out[k, width + c] = sums[k, width + c] + rests[k, width + c]
+            out[k, c] = (sums[k, c] + rests[k, c]) + out[k, width + c]
+        out[k, width - 1] -= margin * (size[k, 0] + size[k, 1])
+        out[k, 2 * width - 1] -= margin * size[k, 1]
+
+
+@compiled
+def cut_sums(
+    y: Array, w: Array, prices: Array, site: Order, order: Order, first: int, last: int, least: Array,
+    axis: int, sign: float, at: float, mu: float, out: Array, size: Array,
+) -> None:  # fmt: skip
+    """Per site, rounded up: Σ_in w x + Σ_undecided w max(0, x + μ (λ − a)) with x = sign (y_axis − at); and the
+    magnitude of its terms."""
+    sums, rests = np.zeros((len(out), 1)), np.zeros((len(out), 1))
+    size[:] = 0.0
+    for i in range(last, len(order)):
+        j = order[i]
+        x = sign * (y[j, axis] - at)
+        _added(sums, rests, site[j], 0, w[j] * x)
+        size[site[j]] += w[j] * (abs(x) + FLOOR) + FLOOR
+    for i in range(first, last):
+        j = order[i]
+        x = sign * (y[j, axis] - at)
+        gain = x + mu * (prices[j] - least[j])
+        if not gain <= 0.0:
+            _added(sums, rests, site[j], 0, w[j] * gain)
+        size[site[j]] += w[j] * (abs(x) + mu * (prices[j] + least[j]) + FLOOR) + FLOOR
+    n = float(len(order))
+    for k in range(len(out)):
+        out[k] = sums[k, 0] + rests[k, 0] + (16.0 + n * n * UNIT) * UNIT * size[k]
+
+
+@compiled
+def least_value(quadratics: Array, box: Array, shifted: bool, axis: int, low: float, high: float) -> float:
+    """Least value over the box of the sum of the sites' quadratics, rounded down; −inf where that is no number.
+
+    `axis` ≥ 0: only δ_axis from `low` to `high`. `shifted`: with the box's θ, else θ = 0.
+    """
+    n_sites, n_features = len(quadratics), quadratics.shape[1] - 2
+    weight, constant, heavy, magnitude = 0.0, 0.0, 0.0, 0.0
+    for k in range(n_sites):
+        weight += quadratics[k, 0]
+        heavy += abs(quadratics[k, 0])
+        constant += quadratics[k, n_features + 1]
+        magnitude += abs(quadratics[k, n_features + 1])
+    value = constant
+    for d in range(n_features):
+        offset, large = 0.0, 0.0
+        for k in range(n_sites):
+            offset += quadratics[k, 1 + d]
+            large += abs(quadratics[k, 1 + d])
+        linear, square = (box[2, d], box[3, d]) if shifted else (1.0, 1.0)
+        a, b = square * weight, 2.0 * linear * offset
+        left, right = -box[1, d], box[1, d]
+        if d == axis:
+            left, right = max(left, low), min(right, high)
+        lowest = min(left * (a * left - b), right * (a * right - b))
+        if a > 0.0:
+            x = min(max(0.5 * b / a, left), right)
+            lowest = min(lowest, x * (a * x - b))
+        value += lowest
+        reach = max(abs(left), abs(right))
+        magnitude += reach * (square * heavy * reach + 2.0 * linear * large)
+    value -= (2 * n_sites + 2 * n_features + 32) * UNIT * magnitude + FLOOR
+    return value if math.isfinite(value) else -np.inf
+
+
+@compiled
+def worst_excess(claims: Array, own: Array, sites: Order, scales: Array, box: Array, worst: Array) -> None:
+    """By how much the claimed quadratics of these sites exceed their own somewhere on the box, at most and relative to
+    `scales`: raises `worst` to it."""
+    width = own.shape[1] // 2
+    for k in range(len(sites)):
+        for part in range(2):  # minorant, then in-rows with θ = 0
+            start = part * width
+            claimed, mine = claims[sites[k], start : start + width], own[k, start : start + width]
+            weight = abs(claimed[0] - mine[0])
+            more = claimed[width - 1] - mine[width - 1]
+            for d in range(width - 2):
+                linear, square = (box[2, d], box[3, d]) if part == 0 else (1.0, 1.0)
+                more += box[1, d] * (square * weight * box[1, d] + 2.0 * linear * abs(claimed[1 + d] - mine[1 + d]))
+            more /= scales[k]
+            if not more <= worst[k]:
+                worst[k] = more if more == more else np.inf
