@@ -1,7 +1,8 @@
 """Names of sites and columns: checked once, at the door, so that nothing odd travels or reaches a terminal.
 
-Letters (of any script), digits, `.`, `_`, `-` and space, at most 100 characters. Names of columns may also have the
-signs that units and formulas need, as in `sepal length (cm)`; brackets, quotes and backslashes are markup somewhere.
+Letters (of any script), digits, `.`, `_`, `-` and space, at most 100 characters; names of sites become names of files
+and neither begin nor end with a full stop. Names of columns may also have the signs that units and formulas need, as in
+`sepal length (cm)`; brackets, quotes and backslashes are markup somewhere.
 """
 
 from __future__ import annotations
@@ -29,9 +30,12 @@ def check_name(name: str, kind: Kind = "site", where: str = "") -> str:
         )
     if name != name.strip():
         raise InvalidInput(f"{place}the {kind} name '{visible(name)}' begins or ends with a space; remove it")
+    if kind == "site" and name != name.strip("."):
+        raise InvalidInput(f"{place}the {kind} name '{visible(name)}' begins or ends with a full stop; remove it")
     allowed = EVERYWHERE | IN_COLUMNS if kind == "column" else EVERYWHERE
     for character in name:
-        if character not in allowed and unicodedata.category(character)[0] not in "LMN":
+        marks = kind == "column" and unicodedata.category(character)[0] == "M"
+        if not (character.isalnum() or character in allowed or marks):
             also = " or the signs of units" if kind == "column" else ""
             raise InvalidInput(
                 f"{place}the {kind} name '{visible(name)}' has the character '{visible(character)}'; "
