@@ -23,6 +23,7 @@ from .session import Session
 SERIOUS = 0.05  # share of the promised increase that makes a step serious
 TRIM_STEPS = 12
 NEW_COLUMNS = 15
+SCATTERED = 64  # random starts of a step
 PATIENCE = 4  # steps that promise nothing before the prices count as optimal
 DRAW_EVERY = 4
 
@@ -35,7 +36,8 @@ class Bundle:
         self.value = -np.inf
         self.least = np.zeros(len(node.cells))  # best f found in each cell
         self.tau = 1.0
-        self.z = np.zeros(0)
+        # the last master's weights, with point and cell of each
+        self.z, self.z_points, self.z_cells = np.zeros(0), np.empty((0, columns.n_features)), np.zeros(0, np.int64)
         self.column_prices = np.zeros(0)  # Σ_{S_c} w λ̂
         self.pool = np.empty((0, columns.n_features))  # points from which trimmed Lloyd starts
         self.optimal = False
@@ -85,22 +87,25 @@ class Bundle:
         """One master, one price vector, new columns; what the master promised."""
         self.steps += 1
         columns, node = self.columns, self.node
-        cells = node.cell_of(columns.points)
+        places = node.places(columns.points)
         self.z = solve_master(
-            columns.overlaps, columns.costs, columns.sizes, self.column_prices, cells, node.counts, self.tau
+            columns.overlaps, columns.costs, columns.sizes, self.column_prices, places, node.counts, self.tau
         )
-        columns.idle = np.where(self.z > 1e-7, 0, columns.idle + 1)
+        self.z_points, self.z_cells = columns.points[places[0]], places[1]
+        z = np.bincount(places[0], self.z, len(columns))
+        columns.idle = np.where(z > 1e-7, 0, columns.idle + 1)
         starts = self._starts()
         reply = self.session.totals.ask(
-            PriceQuery(0, move=MovePrices(self.trial, self.centre, self.tau, self.z), trim=Trim(self.trial, starts))
+            PriceQuery(0, move=MovePrices(self.trial, self.centre, self.tau, z), trim=Trim(self.trial, starts))
         )
         assert reply.priced is not None
         total, trial_prices = reply.priced.total, reply.priced.column_prices
-        model = total + float(node.counts @ self._least_of(columns.costs - trial_prices, cells))
+        by_columns = self._least_of((columns.costs - trial_prices)[places[0]], places[1])
+        model = total + float(node.counts @ by_columns)
         promised = model - self.value
         if self.steps % DRAW_EVERY == 0:
-            draw(self.session, columns.points, self.z, self.spread)
-        before, self.least = self.least, self._least_of(columns.costs - trial_prices, cells)
+            draw(self.session, columns.points, z, self.spread)
+        before, self.least = self.least, by_columns
         new_prices, centre_prices, kept = self._evaluate(self.trial, starts, reply)
         value = self._value(total)
         if value > self.value + SERIOUS * max(promised, 0.0):
@@ -112,12 +117,13 @@ class Bundle:
             self.column_prices = np.concatenate([self.column_prices[kept], centre_prices])
         return promised
 
-    def add_points(self, points: Array) -> None:
-        """Columns that the search found: the value was too high."""
+    def add_points(self, points: Array, cell: int) -> None:
+        """Columns that the search of a cell found: the value was too high."""
         self.pool = np.concatenate([points, self.pool])
-        self._evaluate(self.centre, points)
-        cells = self.node.cell_of(self.columns.points)
-        self.least = np.minimum(self.least, self._least_of(self.columns.costs - self.column_prices, cells))
+        self._evaluate(self.centre, points, cell=cell)
+        which, cells = self.node.places(self.columns.points)
+        reduced = self.columns.costs - self.column_prices
+        self.least = np.minimum(self.least, self._least_of(reduced[which], cells))
         self.value, self.optimal = self._value(self.total), False
 
     # ------------------------------------------------------------------ columns
@@ -131,14 +137,22 @@ class Bundle:
         sample = self.pool
         if len(sample) > 48:
             sample = sample[session.rng.choice(len(sample), 48, replace=False)]
-        starts = np.concatenate([session.axes.forward(session.centroids), columns.points[dear], sample])
+        centroids = session.axes.forward(session.centroids)
+        starts = np.concatenate([centroids, columns.points[dear], sample, self._scattered(centroids)])
         return self.node.clipped(starts, self.node.cell_of(starts))
 
+    def _scattered(self, centroids: Array) -> Array:
+        """Random points about the centroids, as far out as the rows are spread: no row is needed to start anywhere."""
+        rng, n = self.session.rng, SCATTERED + 2 * len(centroids)
+        around = centroids[rng.integers(len(centroids), size=n)]
+        axes = np.linalg.norm(self.spread, axis=0)[::-1] * self.session.axes.coordinates.scale
+        return np.asarray(around + rng.normal(size=around.shape) * axes * rng.uniform(0.0, 1.0, size=(n, 1)))
+
     def _evaluate(
-        self, slot: int, points: Array, reply: PriceReply | None = None
+        self, slot: int, points: Array, reply: PriceReply | None = None, cell: int | None = None
     ) -> tuple[Array, Array, NDArray[np.bool_]]:
-        """Trimmed Lloyd from the points; `least` and the columns are brought up to date."""
-        cells = self.node.cell_of(points)
+        """Trimmed Lloyd from the points, each within its cell; `least` and the columns are brought up to date."""
+        cells = self.node.cell_of(points) if cell is None else np.full(len(points), cell)
         values = np.full(len(points), np.inf)
         for step in range(TRIM_STEPS):
             if step > 0 or reply is None:

@@ -51,6 +51,11 @@ class Node:
         inside = np.array([cell.holds(points) for cell in self.cells])
         return np.asarray(np.argmax(inside, axis=0))
 
+    def places(self, points: Array) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """All pairs of a point and a cell that holds it: a point on a face between two cells lies in both."""
+        cells, which = np.nonzero([cell.holds(points) for cell in self.cells])
+        return which, cells
+
     def clipped(self, points: Array, cells: NDArray[np.int64]) -> Array:
         lower, upper = np.array([cell.lower for cell in self.cells]), np.array([cell.upper for cell in self.cells])
         return np.asarray(np.clip(points, lower[cells], upper[cells]))
@@ -68,7 +73,7 @@ class Node:
         return self.children
 
 
-def most_fractional(node: Node, points: Array, z: Array, cells: NDArray[np.int64]) -> tuple[int, int, float] | None:
+def most_fractional(node: Node, points: Array, cells: NDArray[np.int64], z: Array) -> tuple[int, int, float] | None:
     """Cell, axis and threshold below which the number of centroids is farthest from an integer."""
     best, choice = 1e-7, None
     used = z > 1e-9

@@ -12,6 +12,7 @@ import heapq
 
 import numpy as np
 
+from ..core.arrays import Array
 from ..core.result import StopReason
 from ..protocol.messages import Moments, PriceQuery
 from .bundle import Bundle
@@ -42,7 +43,7 @@ class Engine:
                 _, _, node, parent = heapq.heappop(waiting)
                 bundle = self._price(node, parent)
                 self._search(node, bundle)
-                if node.bound < session.cutoff:
+                if node.bound < session.enough:
                     for child in self._branch(node, bundle):
                         heapq.heappush(waiting, (child.bound, len(child.path) * 1000 + session.cells_done, child, bundle))
                         session.cells_done += 1
@@ -85,15 +86,18 @@ class Engine:
             if slack <= 0.0:  # the root's own bound, for its sake alone: a little below what the prices promise
                 slack = 0.05 * max(session.upper_y - bundle.value, 0.0)
             targets = bundle.least - slack / session.n_clusters
-            below = self._search_cells(node, bundle, targets)
-            if not len(below):
+            import os
+            if os.environ.get("DBG"):
+                print("  node", node.path[-1:] , "value gap", 1 - bundle.value / session.upper_y, "slack", slack / session.upper_y, "steps", bundle.steps, "cols", len(self.columns))
+            missed = self._search_cells(node, bundle, targets)
+            if missed is None:
                 return
             session.enter("prices")
-            bundle.add_points(below)
+            bundle.add_points(*missed)
             bundle.improve(self._goal())
 
-    def _search_cells(self, node: Node, bundle: Bundle, targets: np.ndarray) -> np.ndarray:
-        """Search every cell that counts; points below a target, if there are any."""
+    def _search_cells(self, node: Node, bundle: Bundle, targets: Array) -> tuple[Array, int] | None:
+        """Search every cell that counts; if f is below the target in one, the points and the cell."""
         session, proven, trees = self.session, np.zeros(len(node.cells)), []
         weight = max(session.counts.sum(), 1e-300) if session.counts is not None else 1.0
         steepness = weight / max(bundle.total, 1e-300)
@@ -104,7 +108,7 @@ class Engine:
             target = min(float(targets[i]), 0.0)
             outcome = CellSearch(session, cell, self.root_cell, bundle.centre, target, steepness).run()
             if len(outcome.below):
-                return outcome.below
+                return outcome.below, i
             proven[i] = outcome.proven
             trees.append(outcome.tree)
         bound = bundle.total + float(node.counts @ proven)
@@ -112,15 +116,13 @@ class Engine:
         if np.isfinite(bound) and (bound > node.bound or not node.trees):
             node.bound, node.total, node.slot, node.targets, node.trees = bound, bundle.total, bundle.centre, proven, trees
         session.check_time()
-        return np.empty((0, self.columns.n_features))
+        return None
 
     def _branch(self, node: Node, bundle: Bundle) -> list[Node]:
         """Children with every number of centroids below the most fractional threshold."""
         self.session.enter("branch")
-        choice = most_fractional(node, self.columns.points[: len(bundle.z)], bundle.z, node.cell_of(self.columns.points)[: len(bundle.z)])
-        if choice is None:
-            return []
-        return node.branch(*choice)
+        choice = most_fractional(node, bundle.z_points, bundle.z_cells, bundle.z)
+        return [] if choice is None else node.branch(*choice)
 
     def _conclude(self, root: Node) -> None:
         """The bound of the whole tree so far."""

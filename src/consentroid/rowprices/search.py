@@ -26,7 +26,7 @@ from .tree import COST, STATIONARY, SearchTree
 REVISIT = 0.5  # a box cut to less than this share of its volume is examined again before it is split
 MOST_BOXES = 1024  # of one exchange
 SECONDS_PER_BATCH = 0.2
-TRIED = 8  # points of one batch that are tried out
+TRIED = 16  # points of one batch that are tried out
 
 
 @dataclass
@@ -89,11 +89,12 @@ class CellSearch:
         self.below: list[Array] = []
         self._base = session.boxes_done + 1  # names of boxes are never used twice in a run
         self._size = 4
+        self._until = 0
 
     def run(self) -> Outcome:
         complete = True
         try:
-            while self.open and not self.below:
+            while self.open and (not self.below or len(self.tree) < self._until):
                 self.session.check_time()
                 self._round()
             if self.open or len(self.to_try):
@@ -101,6 +102,9 @@ class CellSearch:
         except OutOfTime:
             complete = False
         proven = min([self.target, self.settled, *(box[0] for box in self.open)])
+        import os
+        if os.environ.get("DBG"):
+            print("   search boxes", len(self.tree), "target", self.target, "proven", proven, "below", len(self.below), "open", len(self.open), "%.2f"%self.session.seconds)
         below = np.array(self.below).reshape(-1, len(self.cell.lower))
         return Outcome(self.target, proven, self.tree, below, complete and not self.open)
 
@@ -188,6 +192,8 @@ class CellSearch:
             return
         for point, value, weight, offset in zip(self.to_try, tried.values, tried.weights, tried.offsets, strict=True):
             if value < self.target and weight > 0:
+                if not self.below:  # a little further for more of them: the next search begins anew
+                    self._until = int(1.3 * len(self.tree)) + 64
                 self.below.append(np.clip(point + offset / weight, self.cell.lower, self.cell.upper))
 
     def _try_out(self) -> None:

@@ -78,6 +78,11 @@ class Session:
         return self.axes.bound_needed(self.upper * (1.0 - 0.999 * self.gap))
 
     @property
+    def enough(self) -> float:
+        """The bound on y at which a node is closed."""
+        return self.axes.bound_needed(self.upper * (1.0 - self.gap))
+
+    @property
     def upper_y(self) -> float:
         """The best cost in the search's own units."""
         return self.upper * self.axes.norm**2
