@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,21 +25,13 @@ import numpy as np
 
 from ..core.arrays import Array
 from ..core.problem import Domain
+from ..core.rounding import sum_down as sum_down
+from ..core.rounding import sum_up as sum_up
 from ..core.symmetry import Symmetry
 from .verify.digests import digests_of
 
 FORMAT = "consentroid-certificate"
 VERSION = 1
-
-
-def sum_down(terms: Sequence[float] | Array) -> float:
-    """A number not above the exact sum; `fsum` rounds correctly, so one step down suffices."""
-    return math.nextafter(math.fsum(terms), -math.inf) if np.any(terms) else 0.0
-
-
-def sum_up(terms: Sequence[float] | Array) -> float:
-    """A number not below the exact sum."""
-    return math.nextafter(math.fsum(terms), math.inf) if np.any(terms) else 0.0
 
 
 def relative_gap(lower: float, upper: float) -> float:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..paper.loop import Coordinator
 from ..protocol.messages import Evaluate, Query, Reply, Solve, Statistics
 from .bounds import price_statistics
 from .branching import Box, Cuts, Evaluated, Tree, process, take_counts
 from .certificate import Leaf
+from .coordinator import Coordinator
 
 BOXES_A_ROUND = 1024
 FEW_ROWS = 200  # of the largest node: then an exact bound costs little more than a weak one

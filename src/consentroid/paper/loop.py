@@ -1,9 +1,12 @@
-"""The algorithm: dual decomposition of federated K-means, one round a turn of the loop.
+"""The paper's algorithm: dual decomposition of federated K-means, one round per turn of the loop.
 
     max_λ d(λ),   d(λ) = Σ_i min_{m_i} f_i(m_i) + ⟨A_iᵀ λ, m_i⟩                                    (`Dual_Problem`)
 
-The query that carries the new prices also carries the last candidate centroids, so a round is one exchange. The loop
-ends with a certificate; `legacy/branching.py` goes on from there until nothing is left to prove.
+The query that carries the new prices also carries the last candidate centroids, so a round is one exchange. By weak
+duality Σ_i bound_i is a lower bound on the cost of every clustering, under a symmetry rule that loses no optimum.
+
+A run of the paper makes no certificate file: its bound rests on the word of the node solvers, and where the dual
+function has a gap of its own, no prices close it. Our proof is `rowprices/`.
 """
 
 from __future__ import annotations
@@ -11,306 +14,334 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from ..core.arrays import Array
 from ..core.problem import Domain
+from ..core.result import Step, StopReason, relative_gap
+from ..core.rounding import sum_down, sum_up
 from ..core.symmetry import Symmetry, align, alignment
 from ..core.topology import Topology, balanced
-from ..legacy.certificate import Certificate, Leaf, relative_gap
-from ..legacy.run_state import Run
+from ..legacy.coordinator import Coordinator, OnRound  # noqa: F401  # until the front door is switched
 from ..protocol.messages import Evaluate, Query, Reply, Solve
 from ..transport.channel import Channel
 from . import primal
 from .dual.base import DualEvaluation, exhausted
 from .dual.registry import dual_named
-from .settings import Settings
+from .settings import PaperSettings
 from .trace import RoundRecord
 
-OnRound = Callable[[RoundRecord], None]
-
-LIMITS = ("max_rounds", "time_limit", "interrupted")
-PATIENCE = 4  # dual rounds in which the bound must rise for the dual loop to go on, where a proof is wanted
-DUAL_ROUNDS = 150  # t_max of the paper: branch and bound takes over at the latest
+OnStep = Callable[[Step], None]
+NEGLIGIBLE = 1e-9  # of the cost: a smaller increase of the bound is not worth an exchange
 
 
-class Coordinator:
-    """Runs the loop over any transport; knows nothing of rows."""
+@dataclass(frozen=True)
+class PaperOutcome:
+    """What a run of the paper's loop ends with; clusters in canonical order."""
+
+    centroids: Array  # (K, D)
+    lower: float  # proven, if the node solvers' bounds are
+    upper: float
+    dual_value: float  # best attained d(λ): what the paper reports, a bound only up to the solvers' gaps
+    stop_reason: StopReason
+    trace: tuple[RoundRecord, ...]
+    node_costs: Array  # (N,)
+    node_counts: Array  # (N, K) weight of each node's rows in each cluster
+    rounds: int
+    bytes_up: int
+    bytes_down: int
+    seconds: float
+    settings: PaperSettings
+
+    @property
+    def gap(self) -> float:
+        return relative_gap(self.lower, self.upper)
+
+    @property
+    def paper_gap(self) -> float:
+        """`Clustering_DG`; under the rule `nearest`, which may exclude the optimum, a number that proves nothing."""
+        return formula_gap(self.dual_value, self.upper)
+
+
+@dataclass
+class Incumbent:
+    """The best centroids so far; `offer` is the only writer."""
+
+    centroids: Array | None = None
+    cost: float = math.inf
+    node_costs: Array = field(default_factory=lambda: np.empty(0))  # (N,)
+    node_counts: Array = field(default_factory=lambda: np.empty(0))  # (N, K)
+    node_offsets: Array = field(default_factory=lambda: np.empty(0))  # (N, K, D) Σ w (x − m_k)
+
+    def offer(self, candidates: Array, replies: list[Reply]) -> None:
+        parts = [reply.evaluated for reply in replies if reply.evaluated is not None]
+        for c, centroids in enumerate(candidates):
+            node_costs = np.array([part.costs[c] for part in parts])
+            cost = sum_up(node_costs)
+            if cost < self.cost:
+                self.centroids, self.cost, self.node_costs = centroids.copy(), cost, node_costs
+                self.node_counts = np.array([part.counts[c] for part in parts])
+                self.node_offsets = np.array([part.offsets[c] for part in parts])
+
+
+def maximise_dual(
+    channel: Channel,
+    domain: Domain,
+    settings: PaperSettings,
+    on_step: OnStep | None = None,
+    init: Array | None = None,
+) -> PaperOutcome:
+    """Run the loop over sites that solve node problems (`PaperWorker`); an interrupt keeps what was reached."""
+    ascent = DualAscent(channel, domain, settings, on_step, init)
+    try:
+        ascent.run()
+    except KeyboardInterrupt:
+        if ascent.incumbent.centroids is None:
+            raise
+        ascent.stop_reason = StopReason.INTERRUPTED
+    return ascent.outcome()
+
+
+class DualAscent:
+    """State of one run and the parts of a round."""
 
     def __init__(
-        self,
-        channel: Channel,
-        domain: Domain,
-        settings: Settings,
-        on_round: OnRound | None = None,
-        on_state: Callable[[Run], None] | None = None,
+        self, channel: Channel, domain: Domain, settings: PaperSettings, on_step: OnStep | None, init: Array | None
     ) -> None:
-        self.channel = channel
-        self.settings = settings
+        # fixed
+        self.channel, self.settings = channel, settings
+        self.boxes = domain.boxes(settings.n_clusters)
         self.topology = Topology.of(settings.topology, len(channel.nodes))
-        self.dual = dual_named(settings.method, topology=self.topology)
-        self.run_state = Run(Certificate(channel.nodes, domain, settings.n_clusters))
-        self._boxes = domain.boxes(settings.n_clusters)
-        self._on_round = on_round or (lambda record: None)
-        self._on_state = on_state or (lambda run: None)
-        self._before = 0.0  # seconds of earlier sessions
-        self._started = time.perf_counter()
-        self._update_started = self._started
+        self.rule = dual_named(settings.method, topology=self.topology)
+        self.on_step = on_step or (lambda step: None)
+        self.started = self.update_started = time.perf_counter()
+        # fixed after the first round
+        self.symmetry = Symmetry()
+        self.anchors: Array | None = None  # the nodes' own centroids of round 1, (N·K, D)
+        # change every round
+        self.candidates: Array | None = None if init is None else np.asarray(init, dtype=float)[None]
+        self.state: Any = None  # of the update rule
+        self.trace: list[RoundRecord] = []
+        self.stop_reason: StopReason | None = None
+        # change when something better is found
+        self.incumbent = Incumbent()
+        self.lower = 0.0  # squared distances: always true
+        self.dual_value = -math.inf
 
-    def initial_state(self) -> Any:
-        """The update rule's state at λ = 0, before any evaluation."""
-        return self.dual.init(np.zeros((self.topology.n_edges, *self._boxes.shape[1:])))
+    # ------------------------------------------------------------------ the loop
 
-    def resume(self, run: Run) -> None:
-        """Continue a run from its checkpoint."""
-        if run.stop_reason in LIMITS or (run.stop_reason == "gap" and run.certificate.gap > self.settings.gap):
-            run.stop_reason = None  # limits are set anew
-        self.run_state, self._before = run, run.elapsed
-        self.channel.continue_from(run.round, run.bytes_up, run.bytes_down)
-
-    # ------------------------------------------------------------------ the loop of the paper
-
-    def maximise_dual(self) -> None:
-        """Price the nodes, exchange, evaluate, tighten the certificate, stop or update λ."""
-        run = self.run_state
-        if run.dual_state is None:
-            self._first_round()
-        while run.phase == "dual" and run.stop_reason is None:
-            lam = self.topology.exact(run.dual_state.lam)
+    def run(self) -> None:
+        """Price the nodes, exchange, evaluate, tighten the bounds, stop or update λ."""
+        self.first_round()
+        while self.stop_reason is None:
+            lam = self.topology.exact(self.state.lam)
             prices = self.topology.prices(lam)  # A_iᵀ λ
-            replies = self._exchange(prices)  # nodes solve `Individual_Clustering_Problem`
-            at = self._evaluate(lam, prices, replies)  # d(λ) and g (`Subgradient_Consensus`)
-            self._tighten(at)
-            run.candidates = self._propose(at)  # `Avg_Centroids`, or better
-            run.dual_state = self.dual.update(run.dual_state, at)  # λ(t+1)
-            run.stop_reason = self._reason_to_stop(at)
-            self.finish_round("dual", replies, at)
-        self._closing_evaluation()
+            replies = self.exchange(prices)  # nodes solve `Individual_Clustering_Problem`
+            at = self.evaluate(lam, prices, replies)  # d(λ) and g (`Subgradient_Consensus`)
+            self.candidates = self.propose(at)  # `Avg_Centroids`, or better
+            self.state = self.rule.update(self.state, at)  # λ(t+1)
+            self.note("dual", replies, at)
+            self.stop_reason = self.reason_to_stop(at)
+        self.closing_evaluation()
 
-    def _first_round(self) -> None:
+    def first_round(self) -> None:
         """λ = 0 and no symmetry rule: every node's own optimum. It yields the references and the first cut.
 
         At λ = 0 a node's problem does not depend on labels, so relabelling its optimum by the references afterwards
         gives its optimum under the order rule: the evaluation stays valid for the dual function that follows.
         """
-        run, settings = self.run_state, self.settings
-        lam = np.zeros((self.topology.n_edges, *self._boxes.shape[1:]))
-        replies = self._exchange(self.topology.prices(lam))
-        at = self._evaluate(lam, self.topology.prices(lam), replies)
-        self._tighten(at)
-        run.anchors = at.centroids.reshape(-1, self._boxes.shape[2])
-        run.candidates = self._propose(at)
-        self.finish_round("dual", replies, at)
+        settings = self.settings
+        lam = np.zeros((self.topology.n_edges, *self.boxes.shape[1:]))
+        replies = self.exchange(self.topology.prices(lam))
+        at = self.evaluate(lam, self.topology.prices(lam), replies)
+        self.anchors = at.centroids.reshape(-1, self.boxes.shape[2])
+        self.candidates = self.propose(at)
+        self.note("dual", replies, at)
         if settings.heuristic == "lloyd":
-            run.candidates = primal.starts(at.centroids, settings.seed)
+            self.candidates = primal.starts(at.centroids, settings.seed)
             for _ in range(settings.incumbent_rounds):
-                self._incumbent_round()
-        run.symmetry = Symmetry(settings.symmetry, self._references(at))
-        relabelled = at.centroids if run.symmetry.references is None else np.array(
-            [align(centroids, run.symmetry.references) for centroids in at.centroids]
-        )
-        at = self._evaluation(lam, at.prices, at.node_values, at.node_bounds, relabelled)
-        run.evaluation = at
-        run.dual_state = self.dual.update(self.initial_state(), at)
+                self.incumbent_round()
+        self.symmetry = Symmetry(settings.symmetry, self.references(at))
+        if self.symmetry.references is not None:
+            relabelled = np.array([align(centroids, self.symmetry.references) for centroids in at.centroids])
+            at = replace(at, centroids=relabelled, subgradient=self.topology.residual(relabelled))
+        self.state = self.rule.update(self.rule.init(lam), at)
         if settings.heuristic == "average":
-            run.candidates = primal.average(at.centroids)
-        if settings.method == "proximal" and run.certificate.centroids is not None:  # the paper's start at λ = 0
-            run.dual_state = replace(run.dual_state, lam=self._lam_of_incumbent())
-        run.stop_reason = self.limit_reached(at)
+            self.candidates = primal.average(at.centroids)
+        if settings.method == "proximal" and self.incumbent.centroids is not None:  # the paper's start at λ = 0
+            self.state = replace(self.state, lam=self.lam_of_incumbent(self.incumbent.centroids))
+        self.stop_reason = self.limit_reached(at)
 
-    def _reason_to_stop(self, at: DualEvaluation) -> str | None:
+    # ------------------------------------------------------------------ when to stop
+
+    def reason_to_stop(self, at: DualEvaluation) -> StopReason | None:
         reason = self.limit_reached(at)
-        if reason is None and exhausted(self.dual, self.run_state.dual_state, self._worthwhile_increase()):
-            return "dual_optimal"
-        if reason is None and self.settings.prove and self._stalled():
-            return "dual_stalled"
+        if reason is None and exhausted(self.rule, self.state, NEGLIGIBLE * min(self.incumbent.cost, 1e300)):
+            return StopReason.DUAL_OPTIMAL
         return reason
 
-    def _stalled(self) -> bool:
-        """Whether branching promises more than further prices: a proof is wanted and the bound hardly rises."""
-        rounds = [record for record in self.run_state.trace.records if record.phase == "dual"]
-        if len(rounds) < PATIENCE + 1:
-            return False
-        risen = self.run_state.certificate.lower - rounds[-PATIENCE].lower
-        return risen <= self._worthwhile_increase() or len(rounds) >= DUAL_ROUNDS
-
-    def limit_reached(self, at: DualEvaluation | None = None) -> str | None:
+    def limit_reached(self, at: DualEvaluation) -> StopReason | None:
         settings = self.settings
-        if self._gap() <= settings.gap:
-            return "gap"
-        if at is not None and settings.residual > 0 and np.linalg.norm(at.subgradient) <= settings.residual:
-            return "residual"
-        if settings.max_rounds is not None and self.channel.round >= settings.max_rounds:
-            return "max_rounds"
+        if self.gap <= settings.gap:
+            return StopReason.GAP
+        if settings.residual > 0 and np.linalg.norm(at.subgradient) <= settings.residual:
+            return StopReason.RESIDUAL
+        if self.channel.round >= settings.max_rounds:
+            return StopReason.MAX_ROUNDS
         if self.seconds >= settings.time_limit:
-            return "time_limit"
+            return StopReason.TIME_LIMIT
         return None
 
-    def _gap(self) -> float:
-        """The proven gap; under the paper's rule, for replay, its formula (`Clustering_DG`), which proves nothing."""
-        certificate = self.run_state.certificate
-        if self.run_state.symmetry.valid:
-            return certificate.gap
-        return relative_gap(self.run_state.dual_value, certificate.upper)
+    @property
+    def gap(self) -> float:
+        """The proven gap; under the paper's rule, for replay, its formula, which proves nothing."""
+        if self.symmetry.valid:
+            return relative_gap(self.lower, self.incumbent.cost)
+        return formula_gap(self.dual_value, self.incumbent.cost)
+
+    @property
+    def seconds(self) -> float:
+        return time.perf_counter() - self.started
 
     # ------------------------------------------------------------------ parts of a round
 
-    def _exchange(self, prices: Array) -> list[Reply]:
-        run, settings = self.run_state, self.settings
+    def exchange(self, prices: Array) -> list[Reply]:
+        settings = self.settings
         seconds = min(settings.node_seconds, max(settings.time_limit - self.seconds, 0.0))
-        evaluate = None if run.candidates is None or len(run.candidates) == 0 else Evaluate(run.candidates)
+        evaluate = None if self.candidates is None or len(self.candidates) == 0 else Evaluate(self.candidates)
         return self.channel.ask(
             [
                 Query(
                     round=0,
                     solver=settings.solver,
-                    rule=run.symmetry.rule,
-                    references=run.symmetry.references,
-                    solve=Solve(self._boxes[None], price[None], seconds, settings.node_gap),
+                    rule=self.symmetry.rule,
+                    references=self.symmetry.references,
+                    solve=Solve(self.boxes[None], price[None], seconds, settings.node_gap),
                     evaluate=evaluate,
                 )
                 for price in prices
             ]
         )
 
-    def _evaluate(self, lam: Array, prices: Array, replies: list[Reply]) -> DualEvaluation:
+    def evaluate(self, lam: Array, prices: Array, replies: list[Reply]) -> DualEvaluation:
+        """d(λ) from the nodes' replies; bounds and incumbent are tightened on the way."""
         self.take_costs(replies)
         solved = [reply.solved for reply in replies if reply.solved is not None]
-        return self._evaluation(
-            lam,
-            prices,
-            np.array([part.values[0] for part in solved]),
-            np.array([part.bounds[0] for part in solved]),
-            np.array([part.centroids[0] for part in solved]),
-        )
-
-    def _evaluation(
-        self, lam: Array, prices: Array, values: Array, bounds: Array, centroids: Array
-    ) -> DualEvaluation:
-        return DualEvaluation(
+        values = np.array([part.values[0] for part in solved])
+        bounds = np.array([part.bounds[0] for part in solved])
+        centroids = np.array([part.centroids[0] for part in solved])
+        at = DualEvaluation(
             lam=lam,
             value=float(values.sum()),
-            bound=float(bounds.sum()),
+            bound=sum_down(bounds),
             subgradient=self.topology.residual(centroids),
             prices=prices,
             node_values=values,
             node_bounds=bounds,
             centroids=centroids,
         )
-
-    def _tighten(self, at: DualEvaluation) -> None:
-        run = self.run_state
-        run.dual_value = max(run.dual_value, at.value)
-        if run.evaluation is None or at.bound > run.evaluation.bound:
-            run.evaluation = at
-        run.certificate.offer_leaves([Leaf(self._boxes, at.prices, at.node_bounds)], run.symmetry)
+        self.dual_value = max(self.dual_value, at.value)
+        if self.symmetry.valid and at.bound > self.lower:
+            self.lower = min(at.bound, self.incumbent.cost)
+        return at
 
     def take_costs(self, replies: list[Reply]) -> None:
         """Costs of the last candidates: offer them as incumbents and take Lloyd steps from them."""
-        self._update_started = time.perf_counter()  # the nodes are done, T_update begins
-        run = self.run_state
-        if run.candidates is None or len(run.candidates) == 0 or replies[0].evaluated is None:
+        self.update_started = time.perf_counter()  # the nodes are done, T_update begins
+        if self.candidates is None or len(self.candidates) == 0 or replies[0].evaluated is None:
             return
-        evaluation = primal.Evaluation.of(run.candidates, replies)
-        for c, (candidate, node_costs) in enumerate(zip(run.candidates, evaluation.node_costs.T, strict=True)):
-            if run.certificate.offer_cost(candidate, node_costs):
-                parts = [reply.evaluated for reply in replies if reply.evaluated is not None]
-                run.incumbent_counts = np.array([part.counts[c] for part in parts])
-                run.incumbent_offsets = np.array([part.offsets[c] for part in parts])
-        if run.trace.records and self.settings.heuristic == "average":
-            run.trace.records[-1].cost = float(evaluation.costs.min())
-        run.candidates = None
-        if self.settings.heuristic == "lloyd" and run.anchors is not None:
-            run.candidates = primal.lloyd(evaluation, run.anchors)
+        evaluation = primal.Evaluation.of(self.candidates, replies)
+        self.incumbent.offer(self.candidates, replies)
+        if self.trace and self.settings.heuristic == "average":
+            self.trace[-1] = replace(self.trace[-1], cost=float(evaluation.costs.min()))
+        self.candidates = None
+        if self.settings.heuristic == "lloyd" and self.anchors is not None:
+            self.candidates = primal.lloyd(evaluation, self.anchors)
 
-    def _propose(self, at: DualEvaluation) -> Array:
+    def propose(self, at: DualEvaluation) -> Array:
         """Candidates for the next exchange."""
-        if self.settings.heuristic == "average":
-            return primal.average(at.centroids)
-        running = self.run_state.candidates
-        fresh = primal.average(at.centroids)
-        return fresh if running is None or len(running) == 0 else np.concatenate([running, fresh])
+        fresh, running = primal.average(at.centroids), self.candidates
+        if self.settings.heuristic == "average" or running is None or len(running) == 0:
+            return fresh
+        return np.concatenate([running, fresh])
 
-    def _references(self, at: DualEvaluation) -> Array | None:
+    def references(self, at: DualEvaluation) -> Array | None:
         if self.settings.symmetry == "none":
             return None
         if self.settings.reference_node is not None:
             return np.asarray(at.centroids[self.settings.reference_node])
-        best = self.run_state.certificate.centroids
-        return at.centroids[0] if best is None else best
+        return at.centroids[0] if self.incumbent.centroids is None else self.incumbent.centroids
 
-    def _lam_of_incumbent(self) -> Array:
+    def lam_of_incumbent(self, centroids: Array) -> Array:
         """λ with prices −∇f_i at the incumbent: there every node's priced cost is stationary, and the optimal λ is of
         this form wherever the duality gap is zero."""
-        run = self.run_state
-        assert run.certificate.centroids is not None
-        assert run.incumbent_offsets is not None
-        gradients = -2 * run.incumbent_offsets
-        if run.symmetry.references is not None:  # the nodes label their centroids by the references
-            order = alignment(run.certificate.centroids, run.symmetry.references)
-            gradients = gradients[:, order]
+        gradients = -2.0 * self.incumbent.node_offsets
+        if self.symmetry.references is not None:  # the nodes label their centroids by the references
+            gradients = gradients[:, alignment(centroids, self.symmetry.references)]
         return self.topology.lam_for(balanced(-gradients))
 
-    def _worthwhile_increase(self) -> float:
-        """Below this increase of the bound another dual round is not worth its exchange."""
-        certificate = self.run_state.certificate
-        missing = certificate.upper * (1 - self.settings.gap) - certificate.lower
-        fraction = 0.05 if self.settings.prove else 0.0
-        return max(fraction * missing, 1e-9 * abs(certificate.upper)) if math.isfinite(missing) else 0.0
-
-    def _incumbent_round(self) -> None:
-        run = self.run_state
-        if run.candidates is None or len(run.candidates) == 0:
+    def incumbent_round(self) -> None:
+        if self.candidates is None or len(self.candidates) == 0:
             return
-        replies = self.channel.evaluate(run.candidates)
+        replies = self.channel.evaluate(self.candidates)
         self.take_costs(replies)
-        self.finish_round("incumbent", replies, None)
+        self.note("incumbent", replies, None)
 
-    def _closing_evaluation(self) -> None:
+    def closing_evaluation(self) -> None:
         """The cost of the last candidates is still unknown: ask for it without new prices."""
-        run = self.run_state
-        done = run.phase != "dual" or run.certificate.gap <= self.settings.gap
-        if not done and run.candidates is not None and len(run.candidates):
-            self.take_costs(self.channel.evaluate(run.candidates))
+        done = relative_gap(self.lower, self.incumbent.cost) <= self.settings.gap
+        if not done and self.candidates is not None and len(self.candidates):
+            self.take_costs(self.channel.evaluate(self.candidates))
 
     # ------------------------------------------------------------------ accounts
 
-    @property
-    def seconds(self) -> float:
-        return self._before + time.perf_counter() - self._started
-
-    def finish_round(
-        self,
-        phase: str,
-        replies: list[Reply],
-        at: DualEvaluation | None,
-        boxes_open: int = 1,
-        boxes_done: int = 0,
-    ) -> None:
-        certificate = self.run_state.certificate
+    def note(self, phase: str, replies: list[Reply], at: DualEvaluation | None) -> None:
         record = RoundRecord(
-            round=self.channel.round,
             phase=phase,
-            lower=certificate.lower,
-            upper=certificate.upper,
-            gap=certificate.gap,
+            round=self.channel.round,
+            lower=self.lower,
+            upper=self.incumbent.cost,
+            boxes_done=0,
+            boxes_open=0,
+            cells_open=0,
             seconds=self.seconds,
             t_sub=max(reply.seconds for reply in replies),
-            t_update=time.perf_counter() - self._update_started,
+            t_update=time.perf_counter() - self.update_started,
             dual_value=None if at is None else at.value,
             residual=None if at is None else float(np.linalg.norm(at.subgradient)),
-            boxes_open=boxes_open,
-            boxes_done=boxes_done,
             bytes_up=self.channel.bytes_up,
             bytes_down=self.channel.bytes_down,
         )
-        run = self.run_state
-        run.trace.records.append(record)
-        run.round, run.bytes_up, run.bytes_down = record.round, record.bytes_up, record.bytes_down
-        run.elapsed = record.seconds
-        self._on_round(record)
-        if run.dual_state is not None:  # before that there is nothing worth resuming
-            self._on_state(run)
+        self.trace.append(record)
+        self.on_step(record)
+
+    def outcome(self) -> PaperOutcome:
+        incumbent = self.incumbent
+        assert incumbent.centroids is not None
+        assert self.stop_reason is not None
+        order = primal.canonical_order(incumbent.centroids)
+        return PaperOutcome(
+            centroids=incumbent.centroids[order],
+            lower=min(self.lower, incumbent.cost),
+            upper=incumbent.cost,
+            dual_value=self.dual_value,
+            stop_reason=self.stop_reason,
+            trace=tuple(self.trace),
+            node_costs=incumbent.node_costs,
+            node_counts=incumbent.node_counts[:, order],
+            rounds=self.channel.round,
+            bytes_up=self.channel.bytes_up,
+            bytes_down=self.channel.bytes_down,
+            seconds=self.seconds,
+            settings=self.settings,
+        )
+
+
+def formula_gap(dual_value: float, cost: float) -> float:
+    """1 − d(λ) / cost, the paper's `Clustering_DG`; 1 where either is unknown."""
+    if not (math.isfinite(dual_value) and math.isfinite(cost)):
+        return 1.0
+    return 0.0 if cost <= 0.0 else 1.0 - dual_value / cost

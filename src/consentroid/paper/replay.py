@@ -12,19 +12,23 @@ import numpy as np
 from rich.table import Table
 
 from ..core.errors import InvalidInput
+from ..core.problem import Problem
+from ..core.result import FitResult, StopReason
 from ..core.symmetry import Rule
-from ..fitting import FitResult, run
 from ..protocol.transport import Transport
+from ..transport.channel import Channel
 from ..transport.inprocess import InProcessTransport
 from ..transport.metered import MeteredTransport
 from .instances import Instance
-from .loop import OnRound
+from .loop import OnStep, PaperOutcome, maximise_dual
 from .results import PAPER, PAPER_MEAN, Row
-from .settings import Settings
+from .settings import PaperSettings
+from .trace import T_COMM, t_comp
 from .worker import PaperWorker
 
 METHODS = ("sg", "btm", "qnda", "qnda-epigraph", "proximal", "proof")
 PROOF_GAP = 1e-6
+Prove = Callable[[Problem, float, OnStep | None], FitResult]  # our proof on the same rows, to a gap
 NODE_SECONDS = 60.0  # MIQCP solvers need their time; the exact solver is done in milliseconds
 
 
@@ -44,7 +48,7 @@ class Record:
     lower_bound: float
     upper_bound: float
     gap: float
-    stop_reason: str
+    stop_reason: StopReason
     seconds: float
     t_comp: float
     certified: bool
@@ -64,19 +68,20 @@ class Record:
 
 def settings_for(
     method: str, n_clusters: int, solver: str, symmetry: Rule, gap: float | None, node_seconds: float = NODE_SECONDS
-) -> Settings:
-    """The paper's settings for its methods and for `proximal`; `proof` goes on until the gap is proven."""
-    if method not in METHODS:
+) -> PaperSettings:
+    """The paper's settings for its methods, and for `proximal` on the same terms."""
+    if method not in METHODS or method == "proof":
         raise InvalidInput(f"unknown method '{method}'; choose from {', '.join(METHODS)}")
-    if method == "proof":
-        if symmetry == "nearest":
-            raise InvalidInput("the method 'proof' needs a valid symmetry rule; use --symmetry order or none")
-        goal = PROOF_GAP if gap is None else gap
-        return Settings(n_clusters, solver=solver, symmetry=symmetry, gap=goal, node_seconds=node_seconds)
     changes: dict[str, Any] = {"node_seconds": node_seconds} | ({} if gap is None else {"gap": gap})
     if method == "proximal":
         changes |= {"residual": 0.0, "heuristic": "lloyd", "incumbent_rounds": 2, "reference_node": None}
-    return Settings.of_the_paper(n_clusters, method, solver=solver, symmetry=symmetry, **changes)
+    return PaperSettings.of_the_paper(n_clusters, method, solver=solver, symmetry=symmetry, **changes)
+
+
+def check_method(method: str, solver: str, symmetry: Rule, gap: float | None) -> None:
+    """A wrong name or rule is told before any work."""
+    if method != "proof":
+        settings_for(method, 2, solver, symmetry, gap)
 
 
 def replay_one(
@@ -85,38 +90,69 @@ def replay_one(
     solver: str = "exact",
     symmetry: Rule = "order",
     gap: float | None = None,
-    on_round: OnRound | None = None,
+    on_step: OnStep | None = None,
     node_seconds: float = NODE_SECONDS,
     wrap: Callable[[Transport], Transport] = lambda transport: transport,
-) -> tuple[Record, FitResult]:
+    prove: Prove | None = None,
+) -> tuple[Record, PaperOutcome | FitResult]:
+    """One instance by one method; `prove` is what the method 'proof' runs, which is not the paper's."""
     problem = instance.problem
+    if method == "proof":
+        if prove is None:
+            raise InvalidInput("the method 'proof' is not the paper's: pass what proves")
+        proof = prove(problem, PROOF_GAP if gap is None else gap, on_step)
+        return record_of_proof(instance.name, proof), proof
     settings = settings_for(method, problem.n_clusters, solver, symmetry, gap, node_seconds)
     transport = MeteredTransport(wrap(InProcessTransport.of(problem, PaperWorker)))
     try:
-        result = run(transport, settings, domain=problem.domain, on_round=on_round)
+        channel = Channel(transport)
+        outcome = maximise_dual(channel, channel.agree(problem.n_clusters, problem.domain), settings, on_step)
     finally:
         transport.close()
-    return record_of(instance.name, method, result), result
+    return record_of(instance.name, outcome), outcome
 
 
-def record_of(instance: str, method: str, result: FitResult) -> Record:
-    dual_rounds = sum(record.phase == "dual" for record in result.history)
-    valid = result.settings.symmetry != "nearest"
+def record_of(instance: str, outcome: PaperOutcome) -> Record:
+    settings = outcome.settings
+    valid = settings.symmetry != "nearest"
     return Record(
         instance=instance,
-        method=method,
-        solver=result.settings.solver,
-        symmetry=result.settings.symmetry,
-        iterations=result.rounds if method == "proof" else dual_rounds,
+        method=settings.method,
+        solver=settings.solver,
+        symmetry=settings.symmetry,
+        iterations=sum(record.phase == "dual" for record in outcome.trace),
+        lower_bound=outcome.lower,
+        upper_bound=outcome.upper,
+        gap=outcome.gap,
+        stop_reason=outcome.stop_reason,
+        seconds=outcome.seconds,
+        t_comp=t_comp(outcome.trace),
+        certified=valid and outcome.gap <= settings.gap,
+        dual_value=outcome.dual_value,
+        paper_gap=outcome.gap if valid else outcome.paper_gap,
+        rounds=outcome.rounds,
+        boxes=1,
+        bytes_up=outcome.bytes_up,
+        bytes_down=outcome.bytes_down,
+    )
+
+
+def record_of_proof(instance: str, result: FitResult) -> Record:
+    return Record(
+        instance=instance,
+        method="proof",
+        solver="row prices",
+        symmetry="none",
+        iterations=result.rounds,
         lower_bound=result.lower_bound,
         upper_bound=result.upper_bound,
         gap=result.gap,
         stop_reason=result.stop_reason,
         seconds=result.seconds,
-        t_comp=result.trace.t_comp(),
+        t_comp=result.rounds * T_COMM + result.seconds,
         certified=result.certified,
-        dual_value=result.dual_value,
-        paper_gap=result.gap if valid else 1.0 - result.dual_value / result.upper_bound,
+        dual_value=result.lower_bound,
+        paper_gap=result.gap,
         rounds=result.rounds,
         boxes=result.boxes,
         bytes_up=result.bytes_up,
@@ -132,10 +168,10 @@ def table_of(records: Sequence[Record], methods: Sequence[str]) -> Table:
     """Tab. `Results_Clustering` with our rows beside the paper's."""
     uncertified = any(record.symmetry == "nearest" for record in records)
     note = "gap by the paper's formula: the rule `nearest` proves nothing" if uncertified else "gap proven"
-    first = records[0]
+    first = next((record for record in records if record.method != "proof"), records[0])
     table = Table(
         title=f"solver {first.solver}, symmetry {first.symmetry} ({note})",
-        caption="means over the instances of a class; the paper's over five, by Gurobi; T_comm = 0.8 s a round",
+        caption="means over the instances of a class; the paper's over five, by Gurobi; T_comm = 0.8 s per round",
     )
     for heading in ("class", "n", "method"):
         table.add_column(heading)

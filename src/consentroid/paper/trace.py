@@ -1,30 +1,27 @@
-"""What a run remembers of each round, and the paper's account of time."""
+"""What a run of the paper's loop remembers of each round, and the paper's account of time."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from ..core.result import Step
+
 T_COMM = 0.8
-"""Seconds of communication a round that the paper assumes; shown beside measured time, never instead of it."""
+"""Seconds of communication per round that the paper assumes; shown beside measured time, never instead of it."""
 
 
-@dataclass
-class RoundRecord:
-    round: int
-    phase: str  # "dual": the paper's loop; "incumbent": evaluations only; "tree": branch and bound
-    lower: float  # best proven so far
-    upper: float  # best attained so far
-    gap: float
-    seconds: float  # since the start of the run, measured
+@dataclass(frozen=True)
+class RoundRecord(Step):
+    """A step with what only the paper's loop knows; the phase is "dual", or "incumbent" for evaluations only."""
+
     t_sub: float = 0.0  # slowest node of this round
     t_update: float = 0.0  # coordinator
     dual_value: float | None = None  # d(λ) attained, under the rule in force
     cost: float | None = None  # Σ_i z_i at the centroids proposed in this round
     residual: float | None = None  # ‖w_p‖₂
-    boxes_open: int = 0
-    boxes_done: int = 0
     bytes_up: int = 0  # nodes → coordinator, since the start
     bytes_down: int = 0
 
@@ -36,13 +33,17 @@ class RoundRecord:
         return 1.0 - self.dual_value / self.cost
 
 
+def t_comp(records: Sequence[RoundRecord], t_comm: float = T_COMM) -> float:
+    """`Comp_Time`: nodes side by side, plus an assumed time for communication."""
+    return sum(t_comm + record.t_update + record.t_sub for record in records)
+
+
 @dataclass
-class Trace:
+class Trace:  # goes with the old tree
     records: list[RoundRecord] = field(default_factory=list)
 
     def t_comp(self, t_comm: float = T_COMM) -> float:
-        """`Comp_Time`: nodes side by side, plus an assumed time for communication."""
-        return sum(t_comm + r.t_update + r.t_sub for r in self.records)
+        return t_comp(self.records, t_comm)
 
     def write(self, path: Path) -> None:
         path.write_text("".join(json.dumps(asdict(record)) + "\n" for record in self.records))
