@@ -21,7 +21,7 @@ _COMMON = [
 ]
 
 _ROW_PRICES = [
-    ("once", "weight, sum and products of its rows, from which axes and scale are chosen"),
+    ("once, for axes and scale", "weight, sum and products of its rows"),
     ("for every step of the prices", "the sum of its prices; cost, weight and overlaps of groups of its rows"),
     ("for every point tried as a centroid", "weight and sum of its rows near the point, and what they would save"),
     ("for every box of the proof", "sums over its rows that lie near or partly near the box"),

@@ -1,24 +1,131 @@
-"""Pictures for people (matplotlib, files only)."""
+"""Pictures as files (matplotlib, from the extra `plots`): of a run, of a comparison, and the paper's figures.
+
+A cluster has the same colour in all of them and in the report. Pictures that show rows are drawn only where all rows
+are at hand.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
 
 from ..core.arrays import Array
+from ..core.extras import require
 from ..core.problem import NodeData, Problem
-from ..paper.trace import RoundRecord
+from .colours import ASKED, BOUND, COST, PALETTE, cluster_colour
+from .picture_data import drawable, nearest_cluster, plane, regions_of
+from .wording import percent
 
-COLOURS = ("#3366cc", "#dc5b2e", "#2c9c69", "#9a4fb5", "#c9a227", "#17a2b8", "#7f6a5c", "#d6498f")
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+COLOURS = PALETTE
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 FLOOR = 1e-9  # gaps are drawn on a logarithmic axis
 
 
-def gap_over_rounds(histories: Mapping[str, Sequence[RoundRecord]], path: Path, title: str) -> Path:
+# ---------------------------------------------------------------------------------------------------- a run
+
+
+def draw_run(
+    folder: Path, result: Mapping[str, Any], trace: Sequence[Mapping[str, Any]], rows: Mapping[str, Array] | None = None
+) -> list[Path]:
+    """The pictures of a run in its folder, from what `result.json` and `trace.jsonl` hold."""
+    drawn = [clusters(result, folder / "clusters.png", rows)]
+    if len(drawable(trace)) > 1:
+        drawn.append(bounds_over_time(trace, folder / "bounds.png"))
+        drawn.append(gap_left(trace, folder / "gap.png", result.get("gap_asked")))
+    return drawn
+
+
+def clusters(result: Mapping[str, Any], path: Path, rows: Mapping[str, Array] | None = None) -> Path:
+    """Centroids and their certified regions, over the rows if given: two features, or the two principal axes."""
+    flat, regions = plane(result), regions_of(result)
+    centroids = flat.project(np.array(result["centroids"], dtype=float))
+    figure, axes = _figure()
+    labels_of = nearest_cluster(result)
+    several = rows is not None and len(rows) > 1
+    for (site, table), marker in zip((rows or {}).items(), MARKERS * (1 + len(rows or {}) // len(MARKERS))):
+        places = flat.project(np.asarray(table, dtype=float))
+        colours = [cluster_colour(int(k)) for k in labels_of(table)]
+        axes.scatter(*places.T, c=colours, marker=marker if several else "o", s=16, alpha=0.55, lw=0)
+        if several:
+            axes.scatter([], [], c="#777777", marker=marker, s=20, label=str(site))
+    if regions is not None:
+        for k, (low, high) in enumerate(zip(*regions)):
+            corners = np.array(flat.shadow(low, high))
+            if len(result["features"]) == 1:
+                left, right = corners[:, 0].min(), corners[:, 0].max()
+                corners = np.array([[left, -0.2], [right, -0.2], [right, 0.2], [left, 0.2]])
+            colour = cluster_colour(k)
+            named = {"label": "certified region"} if k == 0 else {}
+            axes.fill(*corners.T, facecolor=colour + "55", edgecolor="black", lw=1.1, zorder=3, **named)
+    for k, (x, y) in enumerate(centroids):
+        named = {"label": "centroid"} if k == 0 else {}
+        axes.scatter(x, y, c=cluster_colour(k), marker="X", s=90, edgecolor="black", lw=0.8, zorder=4, **named)
+        axes.annotate(str(k), (x, y), xytext=(7, 6), textcoords="offset points", weight="bold", zorder=5)
+    axes.set(xlabel=flat.labels[0], ylabel=flat.labels[1], title=str(result.get("verdict", "")).partition(":")[0])
+    if len(result["features"]) == 1:
+        axes.set(ylim=(-1, 1), yticks=[])
+    axes.legend(frameon=False, fontsize="small")
+    return _save(figure, path)
+
+
+def bounds_over_time(trace: Sequence[Mapping[str, Any]], path: Path) -> Path:
+    """How the proven bound and the cost close in on each other."""
+    figure, axes = _figure()
+    steps = drawable(trace)
+    seconds, lower, upper = ([step[name] for step in steps] for name in ("seconds", "lower", "upper"))
+    axes.fill_between(seconds, lower, upper, step="post", color=BOUND, alpha=0.12, lw=0)
+    axes.step(seconds, upper, where="post", color=COST, lw=2, label="cost of the best centroids")
+    axes.step(seconds, lower, where="post", color=BOUND, lw=2, label="proven lower bound")
+    axes.set(xlabel="seconds", ylabel="cost")
+    axes.legend(frameon=False)
+    return _save(figure, path)
+
+
+def gap_left(trace: Sequence[Mapping[str, Any]], path: Path, asked: float | None = None) -> Path:
+    """What is left to prove, over time."""
+    figure, axes = _figure()
+    steps = drawable(trace)
+    gaps = [100 * max(step["gap"], FLOOR) for step in steps]
+    axes.step([step["seconds"] for step in steps], gaps, where="post", color=BOUND, lw=2, label="gap")
+    if asked:
+        axes.axhline(100 * asked, color=ASKED, ls=":", lw=1.5, label="asked for")
+    axes.set(yscale="log", xlabel="seconds", ylabel="gap, %")
+    axes.legend(frameon=False)
+    return _save(figure, path)
+
+
+# ---------------------------------------------------------------------------------------------------- a comparison
+
+
+def comparison(document: Mapping[str, Any], path: Path) -> Path:
+    """Costs of all methods above the bound that no method can fall below; `Comparison.as_dict()`."""
+    lower, lines = float(document["lower_bound"]), sorted(document["methods"], key=lambda line: line["cost"])
+    figure, axes = _figure(height=1.2 + 0.45 * len(lines))
+    excess = [100 * (line["cost"] - lower) / lower if lower > 0 else 0.0 for line in lines]
+    colours = [BOUND if line["proves"] else COST for line in lines]
+    places = np.arange(len(lines))[::-1]
+    axes.barh(places, excess, color=colours, height=0.6)
+    room = max(*excess, 1e-9)
+    for place, line, above in zip(places, lines, excess):
+        said = f"{line['cost']:.6g}  (+{percent(above / 100)})" if above > 0 else f"{line['cost']:.6g}"
+        axes.text(above + 0.015 * room, place, said, va="center", fontsize="small")
+    axes.set_yticks(places, [line["method"] + (" (rows leave)" if line["rows_leave"] else "") for line in lines])
+    axes.set(xlabel=f"cost above the proven lower bound {lower:.6g}, %", xlim=(0, 1.35 * room))
+    axes.axvline(0, color="black", lw=1.5)
+    axes.grid(visible=False, axis="y")
+    return _save(figure, path)
+
+
+# ---------------------------------------------------------------------------------------------------- the paper
+
+
+def gap_over_rounds(histories: Mapping[str, Sequence[Any]], path: Path, title: str) -> Path:
     """Fig. `rel_DG`: the gap of each round (thin) and the best so far (bold) for every method."""
     figure, axes = _figure()
     for (method, records), colour in zip(histories.items(), _colours(), strict=False):
@@ -28,7 +135,8 @@ def gap_over_rounds(histories: Mapping[str, Sequence[RoundRecord]], path: Path, 
         if each:
             axes.plot(*zip(*[(t, 100 * max(g, FLOOR)) for t, g in each], strict=True), color=colour, lw=0.7, alpha=0.6)
     axes.set(yscale="log", xlabel="round", ylabel="relative gap, %", title=title)
-    axes.legend(title="bold: best so far, thin: this round", title_fontsize="small")
+    thin = any(r.round_gap is not None for records in histories.values() for r in records)
+    axes.legend(title="bold: best so far, thin: this round" if thin else None, title_fontsize="small", frameon=False)
     return _save(figure, path)
 
 
@@ -43,7 +151,7 @@ def gap_over_time(curves: Mapping[str, tuple[Sequence[float], Sequence[float]]],
     return _save(figure, path)
 
 
-def bounds_over_rounds(records: Sequence[RoundRecord], path: Path, title: str) -> Path:
+def bounds_over_rounds(records: Sequence[Any], path: Path, title: str) -> Path:
     """How the proven bound and the cost close in on each other."""
     figure, axes = _figure()
     known = [record for record in records if np.isfinite(record.upper)]
@@ -56,28 +164,35 @@ def bounds_over_rounds(records: Sequence[RoundRecord], path: Path, title: str) -
     return _save(figure, path)
 
 
-def node_clusters(problem: Problem, stages: Mapping[str, Array], path: Path, title: str) -> Path:
+def node_clusters(
+    problem: Problem, stages: Mapping[str, Array], path: Path, title: str, features: Sequence[str] = ()
+) -> Path:
     """Fig. `2N2D4K_3_Iterations`: rows and centroids of each node; `stages` maps a heading to centroids (N, K, D).
 
     With more than two features, rows and centroids are projected on the two leading principal axes of all rows. The
     picture shows rows and is therefore drawn only where all rows are at hand.
     """
     project = _projection(problem)
-    figure = Figure(figsize=(3.1 * len(problem.nodes), 2.9 * len(stages) + 0.4), layout="constrained")
-    FigureCanvasAgg(figure)
+    names = (list(features) or [f"x{d}" for d in range(problem.n_features)] + [""])[:2]
+    if problem.n_features > 2:
+        names = ["first principal axis", "second principal axis"]
+    figure = _empty(3.1 * len(problem.nodes), 2.9 * len(stages) + 0.4)
     grid = figure.subplots(len(stages), len(problem.nodes), squeeze=False, sharex=True, sharey=True)
     for row, (heading, centroids) in zip(grid, stages.items(), strict=True):
         for axes, node, own in zip(row, problem.nodes, centroids, strict=True):
             _scatter(axes, node, own, project)
             axes.set_title(f"{node.name}, {heading}", fontsize=10)
+    for axes in grid[-1]:
+        axes.set_xlabel(names[0])
+    for axes in grid[:, 0]:
+        axes.set_ylabel(names[1])
     figure.suptitle(title)
     return _save(figure, path)
 
 
 def proof_traffic(proofs: Sequence[Any], path: Path) -> Path:
     """Rounds of each proof and the bytes a node exchanges in a round, by number of nodes."""
-    figure = Figure(figsize=(8.5, 3.8), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = _empty(8.5, 3.8)
     left, right = figure.subplots(1, 2)
     nodes = [proof.n_nodes for proof in proofs]
     left.scatter(nodes, [proof.rounds for proof in proofs], color=COLOURS[0], alpha=0.7)
@@ -115,9 +230,16 @@ def _colours(n: int = len(COLOURS)) -> list[str]:
     return [COLOURS[i % len(COLOURS)] for i in range(max(n, len(COLOURS)))][: max(n, 1)]
 
 
-def _figure() -> tuple[Figure, Any]:
-    figure = Figure(figsize=(7, 4.3), layout="constrained")
-    FigureCanvasAgg(figure)
+def _empty(width: float, height: float) -> Figure:
+    figure: Figure = require("matplotlib.figure", "plots", "drawing").Figure(
+        figsize=(width, height), layout="constrained"
+    )
+    require("matplotlib.backends.backend_agg", "plots", "drawing").FigureCanvasAgg(figure)
+    return figure
+
+
+def _figure(width: float = 7.0, height: float = 4.3) -> tuple[Figure, Any]:
+    figure = _empty(width, height)
     axes = figure.add_subplot()
     axes.grid(alpha=0.25)
     axes.spines[["top", "right"]].set_visible(False)
