@@ -1,81 +1,111 @@
-"""`consentroid verify`: does a certificate prove what it claims?"""
+"""`consentroid verify`: does a certificate prove what it states?"""
 
 from __future__ import annotations
 
 import json
 import math
-import os
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
+from rich.markup import escape
+from rich.table import Table as Listing
 
-from ..core.errors import CertificateInvalid
-from ..legacy.verify import Report
-from ..legacy.verify import verify as verify_certificate
-from ..legacy.virtual_nodes import split_again
+from ..certificate.document import Certificate
+from ..core.errors import CertificateInvalid, InvalidInput
+from ..data.tables import Table, read_table
 from ..report.wording import percent
+from ..verify import Report
+from ..verify import verify as verify_certificate
 from .console import console
-from .fit import node_files, read_nodes
 
-NOT_FINISHED = 4  # exit code
+INCOMPLETE = 4  # exit code: some sites or some time were missing; nothing was found to be wrong
 
 
 def verify(
     certificate: Annotated[Path, typer.Argument(help="A certificate.json.")],
-    node: Annotated[
-        list[str] | None, typer.Option(help="NAME=FILE: a node's rows, to re-check its numbers. Repeat.")
+    node: Annotated[list[str] | None, typer.Option(help="NAME=FILE: a site's rows. Repeat.")] = None,
+    prices: Annotated[
+        list[str] | None, typer.Option(help="NAME=FILE: a site's price file; prices-NAME.npz beside the certificate.")
     ] = None,
     columns: Annotated[str | None, typer.Option(help="Comma-separated columns to use, as for the run.")] = None,
+    weights: Annotated[str | None, typer.Option(help="Column with the rows' weights.")] = None,
     time_limit: Annotated[float | None, typer.Option(help="Stop after so many seconds.")] = None,
-    workers: Annotated[int | None, typer.Option(help="Processes for large certificates; all cores by default.")] = None,
+    require_all: Annotated[bool, typer.Option(help="Missing rows or prices are an error, for scripts.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")] = False,
 ) -> None:
     """Re-check a certificate with code that shares nothing with the solvers.
 
-    Without rows: the leaves cover the domain, prices cancel, sums are right. With --node also that node's numbers.
-    Exit codes: 0 no claim is wrong, 1 refuted, 4 time was too short.
+    With the rows and price files of all sites: everything, from the rows. With some: their claims. Without: how the
+    stated numbers fit together. Exit codes: 0 verified, 1 refuted, 2 bad input, 4 incomplete (sites or time missing).
 
     Example: consentroid verify run/certificate.json --node a=a.csv --node b=b.csv
     """
-    files = node_files(node or [])
-    rows: dict[str, Any] = _parts(dict(read_nodes(files, columns)[0]), certificate) if files else {}
     try:
-        report = verify_certificate(
-            certificate,
-            rows,
-            time_limit=math.inf if time_limit is None else time_limit,
-            workers=workers or os.cpu_count() or 1,
-        )
+        report = _checked(certificate, node or [], prices or [], columns, weights, time_limit, require_all)
     except CertificateInvalid as error:
-        if as_json:
-            typer.echo(json.dumps({"outcome": "refuted", "reason": str(error)}))
-            raise typer.Exit(1) from None
-        raise
+        if not as_json:
+            raise CertificateInvalid(printable(str(error))) from None
+        typer.echo(json.dumps({"outcome": "refuted", "reason": printable(str(error))}))
+        raise typer.Exit(1) from None
+    except InvalidInput as error:  # a name or path may hold anything
+        raise InvalidInput(printable(str(error))) from None
     if as_json:
-        typer.echo(json.dumps(report_as_dict(report)))
+        typer.echo(json.dumps(report_as_dict(report), allow_nan=False))
     else:
         show(report)
-    if not report.finished:
-        raise typer.Exit(NOT_FINISHED)
+    if not report.verified:
+        raise typer.Exit(INCOMPLETE)
 
 
-def _parts(rows: dict[str, Any], certificate: Path) -> dict[str, Any]:
-    """A large node took part as several virtual ones: split its rows as it did."""
+def _checked(
+    path: Path, nodes: list[str], prices: list[str], columns: str | None, weights: str | None,
+    time_limit: float | None, require_all: bool,
+) -> Report:  # fmt: skip
+    certificate = Certificate.read(path)
+    files, price_files = _files(nodes, "--node"), _files(prices, "--prices")
+    tables, masses = {}, {}
+    for name, file in files.items():
+        table = _table(file, certificate.features, columns, weights)
+        tables[name] = table.rows[:, : len(certificate.features)]
+        if weights is not None:
+            masses[name] = table.rows[:, -1]
+        price_files.setdefault(name, path.parent / f"prices-{name}.npz")
+    limit = math.inf if time_limit is None else time_limit
+    return verify_certificate(
+        certificate, tables, price_files, masses, time_limit=limit, require_all=require_all
+    )  # fmt: skip
+
+
+def _files(options: list[str], option: str) -> dict[str, Path]:
+    files: dict[str, Path] = {}
+    for text in options:
+        name, separator, file = text.partition("=")
+        if not (separator and name and file) or name in files:
+            raise InvalidInput(f"{option} '{text}' must have the form NAME=FILE, once for each site")
+        files[name] = Path(file)
+    return files
+
+
+def _table(file: Path, features: tuple[str, ...], columns: str | None, weights: str | None) -> Table:
+    """The certificate's features (or the columns asked for), the weights last."""
+    chosen = list(features) if columns is None else [column.strip() for column in columns.split(",")]
+    if len(chosen) != len(features):
+        raise InvalidInput(f"{len(chosen)} columns are chosen, the certificate is about {len(features)} features")
+    more = [] if weights is None else [weights]
     try:
-        told = json.loads(certificate.read_text())
-        names, n_clusters = [str(name) for name in told["nodes"]], int(told["n_clusters"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return rows  # the verifier says what is wrong with the file
-    parts = [split_again(name, table, names, n_clusters) for name, table in rows.items()]
-    return {name: table for part in parts for name, table in part.items()}
+        return read_table(file, chosen + more)
+    except InvalidInput:
+        nameless = all(name == f"x{d}" for d, name in enumerate(features))
+        if columns is None and weights is None and nameless:  # the run was given arrays: any names will do
+            table = read_table(file)
+            if len(table.names) == len(features):
+                return table
+        raise
 
 
 def outcome(report: Report) -> str:
-    if not report.finished:
-        return "not finished"
-    return "verified" if report.verified else "verified in part"
+    return "verified" if report.verified else "incomplete"
 
 
 def report_as_dict(report: Report) -> dict[str, Any]:
@@ -83,56 +113,69 @@ def report_as_dict(report: Report) -> dict[str, Any]:
         "outcome": outcome(report),
         "fingerprint": report.fingerprint,
         "lower_bound": report.lower_bound,
+        "lower_bound_if_unchecked_claims_hold": report.conditional_bound,
         "upper_bound": report.upper_bound,
-        "gap": report.gap,
-        "tolerance": report.tolerance,
+        "gap": report.gap if math.isfinite(report.gap) else None,
+        "finished": report.finished,
         "leaves": report.n_leaves,
-        "excluded": report.n_excluded,
-        "nodes": [
+        "boxes": report.n_boxes,
+        "sites": [
             {
-                "name": node.name,
-                "rows": node.n_rows,
-                "leaf_checks": node.n_claims,
-                "leaf_checks_done": node.n_confirmed,
-                "complete": node.complete,
+                "name": site.name,
+                "rows": site.n_rows,
+                "cost": site.cost,
+                "checked": site.checked,
+                "loss": max(site.loss, 0.0),
+                "reason": site.reason,
             }
-            for node in report.nodes
+            for site in report.sites
         ],
         "seconds": report.seconds,
     }
 
 
 def sentence(report: Report) -> str:
-    """The outcome in words."""
-    here = [node for node in report.nodes if node.n_rows is not None]
-    absent = [node.name for node in report.nodes if node.n_rows is None]
-    if not report.finished:
-        done, due = sum(node.n_confirmed for node in here), sum(node.n_claims for node in here)
-        return f"Not re-checked in time: {done} of {due} leaf checks done, none failed; allow more with --time-limit."
-    if report.verified:
+    """The outcome in words, nothing more than was checked."""
+    if report.lower_bound is not None and report.upper_bound is not None and report.verified:
         return (
-            f"Verified: no clustering of these rows costs less than {report.lower_bound:.10g} "
-            f"(within {report.tolerance:.1g}), {percent(report.gap)} below the centroids given."
+            f"Verified: no clustering of these rows into {report.n_clusters} clusters costs less than "
+            f"{_below(report.lower_bound)}; the centroids given are at most {percent(report.gap)} away from it."
         )
-    held = "The certificate is consistent: leaves cover the domain, prices cancel, sums are right."
-    numbers = f" The numbers of {', '.join(node.name for node in here)} hold on the rows given." if here else ""
-    return f"{held}{numbers} Not re-checked, for want of rows: the numbers of {', '.join(absent)}."
+    if not report.finished:
+        return "Not checked in time, nothing found to be wrong; allow more with --time-limit."
+    checked = [site.name for site in report.sites if site.checked]
+    reasons = "; ".join(f"{site.name}: {site.reason}" for site in report.sites if not site.checked)
+    held = f" The claims of {', '.join(checked)} hold on the rows given." if checked else ""
+    rest = (
+        f" If the claims of {', '.join(report.unchecked)} hold as well, no clustering costs less than "
+        f"{_below(report.conditional_bound)}."
+        if report.conditional_bound is not None
+        else ""
+    )
+    return f"Incomplete, not verified. The stated numbers fit together.{held}{rest} Not checked: {reasons}."
 
 
 def show(report: Report) -> None:
-    table = Table(title="re-checked")
-    table.add_column("node")
-    for heading in ("rows", "cost", "leaf bounds"):
-        table.add_column(heading, justify="right")
-    for node in report.nodes:
-        if node.n_rows is None:
-            table.add_row(node.name, "not given", "–", "–")
-        else:
-            table.add_row(node.name, str(node.n_rows), "holds", f"{node.n_confirmed} of {node.n_claims} hold")
-    console.print(table)
-    console.print(f"leaves       {report.n_leaves}, of which {report.n_excluded} excluded by the order rule")
-    console.print(f"lower bound  {report.lower_bound:.10g}")
-    console.print(f"cost         {report.upper_bound:.10g}")
-    console.print(f"gap          {percent(report.gap)}")
-    console.print(f"fingerprint  {report.fingerprint}", highlight=False)
-    console.print(f"[bold]{sentence(report)}[/bold]")
+    listing = Listing(title="re-checked")
+    listing.add_column("site")
+    for heading in ("rows", "cost", "checked"):
+        listing.add_column(heading, justify="right")
+    for site in report.sites:
+        rows = "not given" if site.n_rows is None else str(site.n_rows)
+        cost = "–" if site.cost is None else f"{site.cost:.10g}"
+        listing.add_row(escape(printable(site.name)), rows, cost, "yes" if site.checked else "no")
+    console.print(listing)
+    console.print(f"leaves, boxes  {report.n_leaves}, {report.n_boxes}")
+    console.print(f"fingerprint    {report.fingerprint}", highlight=False)
+    console.print(f"[bold]{escape(printable(sentence(report)))}[/bold]", highlight=False)
+
+
+def printable(text: str) -> str:
+    """No control characters: names and paths come from files and must not steer the terminal."""
+    return "".join(c if c.isprintable() else "?" for c in text)
+
+
+def _below(bound: float) -> str:
+    """Ten digits of a lower bound, never above it."""
+    text = f"{bound:.10g}"
+    return text if float(text) <= bound else f"{math.nextafter(bound * (1 - 1e-9), 0.0):.10g}"

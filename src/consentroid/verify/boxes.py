@@ -45,13 +45,34 @@ class Rows:
     site: NDArray[np.int64]  # (n,) index into `sites`
     sites: NDArray[np.int64]  # (P,) their place in the certificate
     absent: NDArray[np.int64]  # the other sites' places
+    error: Array  # (n,) of the coordinates: another machine's may differ by so much
+
+
+@dataclass(frozen=True)
+class Scales:
+    """Per site, what claims are compared by: its Σ w λ, and what the rounding of coordinates can do to them.
+
+    Nothing that is proven depends on these: they only say what counts as a false claim.
+    """
+
+    quadratic: Array  # (P,)
+    linear: Array  # (P,) for Σ w (y − T)
+    priced: Array  # (P,) for Σ w (λ − a), times μ
+
+    @classmethod
+    def of(cls, rows: Rows, prices: Array, totals: Array) -> Scales:
+        mass = 4.0 / CLAIM_LIMIT * rows.w * rows.error
+        linear, priced = np.zeros(len(rows.sites)), np.zeros(len(rows.sites))
+        np.add.at(linear, rows.site, mass)
+        np.add.at(priced, rows.site, mass * np.sqrt(prices))
+        return cls(np.maximum(totals + 2.0 * priced, 1e-300), linear, priced)
 
 
 class CellCheck:
     """One cell's tree of boxes under one vector of prices."""
 
     def __init__(
-        self, cell: CellProof, tree: BoxTree, root: Array, shift: float, rows: Rows, prices: Array, scales: Array,
+        self, cell: CellProof, tree: BoxTree, root: Array, shift: float, rows: Rows, prices: Array, scales: Scales,
         place: str, tick: Callable[[], None],
     ) -> None:  # fmt: skip
         n_features = len(cell.lower)
@@ -208,7 +229,9 @@ class CellCheck:
                 claims[self.n_boxes, :, place] if self.n_boxes < len(claims) else np.full(len(self.numbers), np.inf)
             )
             terms += of_box[rows.absent].tolist()
-            more = (self.gamma - of_box[rows.sites]) / (self.size + FLOOR)
+            more = (self.gamma - of_box[rows.sites]) / (
+                self.size + self.scales.linear + mu * self.scales.priced + FLOOR
+            )
             self.worst = np.where(more <= self.worst, self.worst, np.where(more == more, more, np.inf))
         if any(not math.isfinite(term) for term in terms):
             raise self._invalid("has a stationarity sum that is no number")
@@ -245,7 +268,7 @@ class CellCheck:
         of_box = claims[self.n_boxes]
         if len(rows.absent):
             self.numbers[rows.absent] = of_box[rows.absent, : 2 * self.width]
-        worst_excess(of_box, self.own, rows.sites, self.scales, self.frame, self.worst)
+        worst_excess(of_box, self.own, rows.sites, self.scales.quadratic, self.frame, self.worst)
 
     def _count(self, n_sums: int) -> None:
         """A box is done: its claims must be true up to rounding."""

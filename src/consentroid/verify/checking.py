@@ -22,7 +22,7 @@ from ..certificate.document import Certificate, LeafProof
 from ..core.arrays import Array
 from ..core.errors import CertificateInvalid, InvalidInput
 from .arithmetic import basis_norm, bound_on_rows, exact_sum, relative_gap, rounded_down, rounded_up
-from .boxes import CellCheck, Rows
+from .boxes import CellCheck, Rows, Scales
 from .cells import check_cover
 from .rows import SiteRows, site_rows
 
@@ -211,7 +211,7 @@ class _Check:
             raise CertificateInvalid(f"{place}, total: {leaf.total!r} is stated, {float(exact)!r} is right")
         vectors = [self.given[name].prices for name in present]
         prices = np.concatenate([vector[leaf.prices] for vector in vectors if vector is not None] or [np.empty(0)])
-        scales = np.maximum(totals, 1e-300)
+        scales = Scales.of(rows, prices, totals)
         for i, cell in enumerate(leaf.cells):
             self.tick()
             if cell.proof is None:
@@ -238,6 +238,7 @@ class _Check:
             site=np.repeat(np.arange(len(parts)), [len(part.w) for part in parts]).astype(np.int64),
             sites=np.array([sites.index(name) for name in present], dtype=np.int64),
             absent=np.array([i for i, name in enumerate(sites) if name not in present], dtype=np.int64),
+            error=np.concatenate([part.error for part in parts] or [np.empty(0)]),
         )
 
     def _has_claims(self) -> bool:

@@ -37,6 +37,7 @@ class SiteRows:
     n_rows: int  # as given
     y: Array  # (n, D) searched coordinates, inside the root box
     w: Array  # (n,)
+    error: Array  # (n,) bound on the rounding of y
     scatter_error: float  # Σ w |e|², rounded up
     least_cost: float  # of the certificate's centroids, rounded down
     cost: float  # rounded up
@@ -72,7 +73,7 @@ def site_rows(
         known = _prices(certificate, name, prices, len(x))
     except PricesUnknown as why:
         reason = str(why)
-    return SiteRows(name, n_rows, y, w, scatter_error, least_cost, cost, known, reason)
+    return SiteRows(name, n_rows, y, w, errors, scatter_error, least_cost, cost, known, reason)
 
 
 def _checked(
