@@ -37,6 +37,7 @@ from ..protocol.messages import (
     Trimmed,
 )
 from .blocks import Blocks
+from .guard import N_GROUPS, Guard
 from .kernels.boxes import EPS, OFFSET, claim_boxes, examine_boxes
 from .kernels.columns import column_sums, members_of, move_prices, priced_columns, trim_step, two_nearest
 
@@ -72,6 +73,7 @@ class PricedRows:
     x: Array  # rows of positive weight
     w: Array
     pool: ThreadPoolExecutor | None = None
+    guard: Guard = field(default_factory=Guard)  # groups of few rows are not reported
     y: Array = field(default_factory=lambda: np.empty((0, 0)))
     slots: dict[int, Array] = field(default_factory=dict)
     ends: Indices = field(default_factory=lambda: np.empty(0, np.int64))  # of the columns' members in `members`
@@ -151,6 +153,8 @@ class PricedRows:
         for q, point in enumerate(request.points):
             n, costs[q] = members_of(self.y, self.weights, prices, self.blocks.starts, self.blocks.low,
                                      self.blocks.high, dearest, point, found)  # fmt: skip
+            if self.guard.small(n):  # any set of rows is a column
+                n, costs[q] = 0, 0.0
             parts.append(found[:n].copy())
         self.ends = np.cumsum([len(part) for part in parts], dtype=np.int64)
         self.members = np.concatenate(parts) if parts else np.empty(0, np.int64)
@@ -179,7 +183,7 @@ class PricedRows:
                       first, last, values, weights, offsets)  # fmt: skip
 
         in_parallel(work, n, self.pool)
-        return Trimmed(values, weights, offsets)
+        return self.guard.trimmed(Trimmed(values, weights, offsets), weights / self.weights.max())
 
     # ------------------------------------------------------------------ boxes
 
@@ -201,17 +205,19 @@ class PricedRows:
             cuts=np.empty((n, n_features, 2, N_THRESHOLDS, len(MULTIPLES))),
             scores=np.empty((n, n_features)),
         )
+        groups = np.empty((n, N_GROUPS))
         multiples = np.array(MULTIPLES)
 
         def work(first: int, last: int) -> None:
             examine_boxes(self.y, self.weights, prices, request.lower, request.upper, request.held, request.steepness,
                           SHIFT, multiples, rows, starts, lengths, sums, first, last, kept, kept_lengths,
-                          out.minorants, out.insides, out.undecided, out.worth, out.cuts, out.scores)  # fmt: skip
+                          out.minorants, out.insides, out.undecided, out.worth, out.cuts, out.scores,
+                          groups)  # fmt: skip
 
         in_parallel(work, n, self.pool)
         for b, key in enumerate(request.keys):
             self._remember(int(key), Remembered(kept[starts[b] : starts[b] + kept_lengths[b]].copy(), sums[b]))
-        return out
+        return self.guard.examined(request, out, groups)
 
     def claim(self, request: Claim) -> ClaimSums:
         prices, (n, n_features) = self._slot(request.slot), request.lower.shape
@@ -221,15 +227,15 @@ class PricedRows:
             raise NodeRefused("a cut names a coordinate that does not exist")
         cut_first = np.searchsorted(request.cut_box, np.arange(n + 1)).astype(np.int64)
         out = ClaimSums(np.empty((n, n_features + 2)), np.empty((n, n_features + 2)), np.empty(len(request.cut_box)))
-        rows = np.arange(len(self.y), dtype=np.int64)
+        rows, groups = np.arange(len(self.y), dtype=np.int64), np.empty((n, N_GROUPS))
 
         def work(first: int, last: int) -> None:
             claim_boxes(self.y, self.weights, prices, request.lower, request.upper, request.held, SHIFT, rows, cut_first,
                         request.cut_axis, request.cut_side, request.cut_at, request.cut_mu, first, last,
-                        out.minorants, out.insides, out.cuts)  # fmt: skip
+                        out.minorants, out.insides, out.cuts, groups)  # fmt: skip
 
         in_parallel(work, n, self.pool)
-        return out
+        return self.guard.claimed(request, out, groups)
 
     def _parent(self, key: int) -> Remembered:
         known = self._boxes.get(key)

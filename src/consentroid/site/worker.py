@@ -28,6 +28,7 @@ from ..protocol.messages import (
     Request,
     Response,
 )
+from .guard import Guard
 from .kernels.boxes import EPS
 from .kernels.columns import assign_rows
 from .prices import PricedRows, in_parallel
@@ -41,7 +42,13 @@ class SiteWorker:
     """Answers for one data holder. A lost or repeated message corrupts nothing: queries that change prices or columns
     are numbered, a repeated one is answered from memory, and one that does not follow is refused as out of step."""
 
-    def __init__(self, data: NodeData, features: Sequence[str] = (), price_file: Path | None = None) -> None:
+    def __init__(
+        self,
+        data: NodeData,
+        features: Sequence[str] = (),
+        price_file: Path | None = None,
+        guard: Guard | None = None,
+    ) -> None:
         self._data = data
         self._features = tuple(features)
         self._price_file = price_file
@@ -49,7 +56,8 @@ class SiteWorker:
         self._x, self._w = np.ascontiguousarray(data.points[kept]), np.ascontiguousarray(data.weights[kept])
         several = (os.cpu_count() or 1) > 1
         self._pool = ThreadPoolExecutor(thread_name_prefix="site") if several else None
-        self._prices = PricedRows(self._x, self._w, self._pool)
+        self.guard = guard or Guard()
+        self._prices = PricedRows(self._x, self._w, self._pool, self.guard)
         self._step = 0
         self._last: PriceReply | None = None
 
@@ -155,4 +163,4 @@ class SiteWorker:
         in_parallel(work, n, self._pool if self._x.size * n * n_clusters > PARALLEL_WORK else None)
         # All terms are positive: the relative error of a cost is below (rows + features + 8) units in the last place.
         np.multiply(out.costs, 1.0 + (len(self._x) + n_features + 8) * EPS, out=out.costs)
-        return out
+        return self.guard.evaluated(out, out.counts / self._w.max())

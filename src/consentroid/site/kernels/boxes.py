@@ -188,6 +188,18 @@ def cut_grid(y, w, lam, lo, hi, centre, steepness, multiples, kept, left, a, sum
 
 
 @kernel
+def describe_groups(w, lam, kept, left, a, sums, out):
+    """How many rows are in and undecided, and what they are worth: for `site/guard.py`; sums are rounded up."""
+    worth, roots = 0.0, 0.0
+    for r in range(left):
+        worth += w[kept[r]] * (lam[kept[r]] - a[r])
+        roots += w[kept[r]] * np.sqrt(lam[kept[r]])
+    up = 1.0 + 8.0 * EPS * (left + sums[N_IN] + sums[LEVELS] + 16.0)
+    out[0], out[1] = sums[N_IN], left
+    out[2], out[3], out[4], out[5] = sums[PRICES] * up, sums[ROOTS] * up, worth * up, roots * up
+
+
+@kernel
 def split_scores(y, w, lam, lo, hi, kept, left, a, out):
     """For each coordinate, how much of the undecided rows' doubt its width causes."""
     n_features = len(lo)
@@ -220,7 +232,7 @@ def frame(lo, hi, held, shift, centre, half, theta):
 @entry
 def examine_boxes(
     y, w, lam, lower, upper, held, steepness, shift, multiples, rows, starts, lengths, all_sums, first, last,
-    kept_rows, kept_lengths, minorants, insides, undecided, worth, cuts, scores,
+    kept_rows, kept_lengths, minorants, insides, undecided, worth, cuts, scores, groups,
 ):  # fmt: skip
     """Boxes first..last: `rows[starts[b]:][:lengths[b]]` are the rows undecided in the parent, `all_sums[b]` its
     in-sums; both become this box's own (`kept_rows` at the same place)."""
@@ -246,12 +258,13 @@ def examine_boxes(
         undecided[b], worth[b] = weight, profit * (1.0 + (left + 8.0) * 2.0 * EPS)
         cut_grid(y, w, lam, lo, hi, centre, steepness[b], multiples, kept, left, a, sums, cuts[b])
         split_scores(y, w, lam, lo, hi, kept, left, a, scores[b])
+        describe_groups(w, lam, kept, left, a, sums, groups[b])
 
 
 @entry
 def claim_boxes(
     y, w, lam, lower, upper, held, shift, rows, cut_first, cut_axis, cut_side, cut_at, cut_mu, first, last,
-    minorants, insides, cuts,
+    minorants, insides, cuts, groups,
 ):  # fmt: skip
     """The claims of boxes first..last from all `rows`; the cuts of box b are cut_first[b]..cut_first[b + 1]."""
     n_features = y.shape[1]
@@ -264,5 +277,6 @@ def claim_boxes(
         left = classify(y, w, lam, lo, hi, centre, rows, len(rows), sums, a, kept)
         minorant(y, w, lam, centre, half, theta, kept, left, sums, minorants[b])
         inside(sums, n_features, insides[b])
+        describe_groups(w, lam, kept, left, a, sums, groups[b])
         for i in range(cut_first[b], cut_first[b + 1]):
             cuts[i] = cut_sum(y, w, lam, cut_axis[i], cut_side[i], cut_at[i], cut_mu[i], centre, kept, left, a, sums)
