@@ -56,9 +56,9 @@ class Bundle:
         self.column_prices = prices
         weight = max(float(self.columns.sizes.sum()), 1e-300)
         self.tau = max(self.total / weight / 5.0, 1e-300)
-        self.pool = points
+        self.pool = np.concatenate([points, self.pool])
         self._evaluate(self.centre, self._starts())
-        self.value = self._value(self.total)
+        self._take_stock()
 
     def start_from(self, parent: Bundle) -> None:
         """λ as the parent left it; columns outside their cell count for the cell that holds them."""
@@ -67,9 +67,10 @@ class Bundle:
         )
         assert reply.priced is not None
         self.total, self.column_prices = reply.priced.total, reply.priced.column_prices
-        self.tau, self.pool = parent.tau, parent.pool
+        weight = max(float(self.session.counts.sum()), 1e-300) if self.session.counts is not None else 1.0
+        self.tau, self.pool = max(parent.tau, self.total / weight / 25.0), parent.pool
         self._evaluate(self.centre, self._starts())
-        self.value = self._value(self.total)
+        self._take_stock()
 
     # ------------------------------------------------------------------ the loop
 
@@ -121,10 +122,15 @@ class Bundle:
         """Columns that the search of a cell found: the value was too high."""
         self.pool = np.concatenate([points, self.pool])
         self._evaluate(self.centre, points, cell=cell)
+        self._take_stock()
+        self.optimal = False
+
+    def _take_stock(self) -> None:
+        """The value at λ̂, from all columns and what trimmed Lloyd has found."""
         which, cells = self.node.places(self.columns.points)
         reduced = self.columns.costs - self.column_prices
         self.least = np.minimum(self.least, self._least_of(reduced[which], cells))
-        self.value, self.optimal = self._value(self.total), False
+        self.value = self._value(self.total)
 
     # ------------------------------------------------------------------ columns
 

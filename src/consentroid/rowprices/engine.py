@@ -86,9 +86,6 @@ class Engine:
             if slack <= 0.0:  # the root's own bound, for its sake alone: a little below what the prices promise
                 slack = 0.05 * max(session.upper_y - bundle.value, 0.0)
             targets = bundle.least - slack / session.n_clusters
-            import os
-            if os.environ.get("DBG"):
-                print("  node", node.path[-1:] , "value gap", 1 - bundle.value / session.upper_y, "slack", slack / session.upper_y, "steps", bundle.steps, "cols", len(self.columns))
             missed = self._search_cells(node, bundle, targets)
             if missed is None:
                 return

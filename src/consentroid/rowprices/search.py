@@ -102,9 +102,6 @@ class CellSearch:
         except OutOfTime:
             complete = False
         proven = min([self.target, self.settled, *(box[0] for box in self.open)])
-        import os
-        if os.environ.get("DBG"):
-            print("   search boxes", len(self.tree), "target", self.target, "proven", proven, "below", len(self.below), "open", len(self.open), "%.2f"%self.session.seconds)
         below = np.array(self.below).reshape(-1, len(self.cell.lower))
         return Outcome(self.target, proven, self.tree, below, complete and not self.open)
 
