@@ -10,6 +10,7 @@ import numpy as np
 
 from .core.problem import Domain, NodeData
 from .core.symmetry import Symmetry
+from .paper.nearest.solver import NearestSolver
 from .paper.node.base import Budget, NodeProblem
 from .paper.node.exact import ExactSolver
 from .paper.worker import PaperWorker
@@ -45,7 +46,8 @@ def prepare_other_searches() -> None:
         symmetry = Symmetry(rule, None if rule == "none" else rows[[0, 3]])  # type: ignore[arg-type]
         price = np.full((2, n_features), 0.1 if n_features > 1 else 0.0)
         problem = NodeProblem(rows, np.ones(len(rows)), price, boxes[:, :, :n_features], symmetry)
-        ExactSolver(regime).solve(problem, Budget())  # type: ignore[arg-type]
+        solver = NearestSolver() if rule == "nearest" else ExactSolver(regime)  # type: ignore[arg-type]
+        solver.solve(problem, Budget())
 
 
 def _do(part: Callable[[], None]) -> None:

@@ -16,7 +16,7 @@ from consentroid.bench.solvers import Comparison, Effort, GrowthPoint, SolverBen
 from consentroid.core.errors import InvalidInput
 from consentroid.paper.instances import generate, write_npz
 from consentroid.paper.node.base import Budget
-from consentroid.paper.node.registry import solver_named
+from consentroid.paper.solvers import solver_named
 
 SHORT = Effort(comparison=60.0, their_limit=5.0, growth_limit=0.05, growth_until=0.0)
 

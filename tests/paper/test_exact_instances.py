@@ -12,7 +12,7 @@ from consentroid.core.errors import SolverUnavailable
 from consentroid.core.symmetry import Symmetry
 from consentroid.paper.node.base import Budget, NodeProblem, Status
 from consentroid.paper.node.exact import ExactSolver
-from consentroid.paper.node.registry import solver_named
+from consentroid.paper.solvers import solver_named
 
 pytestmark = pytest.mark.instances
 

@@ -12,11 +12,12 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from consentroid.core.errors import SolverUnavailable
+from consentroid.core.errors import InvalidInput, SolverUnavailable
 from consentroid.core.symmetry import Symmetry
+from consentroid.paper.nearest.solver import NearestSolver
 from consentroid.paper.node.base import Budget, NodeProblem, Status
 from consentroid.paper.node.exact import ExactSolver
-from consentroid.paper.node.registry import solver_named
+from consentroid.paper.solvers import solver_named
 
 GAP = 1e-4  # NEAREST_GAP
 
@@ -25,8 +26,9 @@ GAP = 1e-4  # NEAREST_GAP
 def _compiled() -> None:
     """The first solve on a machine compiles, which no time limit should meet."""
     points, boxes = np.array([[0.0, 0.0], [1.0, 1.0]]), np.stack([np.zeros((2, 2)), np.ones((2, 2))])
-    for symmetry in (Symmetry("order", points), Symmetry("nearest", points)):
-        ExactSolver().solve(NodeProblem(points, np.ones(2), np.ones((2, 2)), boxes, symmetry), Budget())
+    for rule in ("order", "nearest"):
+        problem = NodeProblem(points, np.ones(2), np.ones((2, 2)), boxes, Symmetry(rule, points))
+        solver_named("exact", rule).solve(problem, Budget())
 
 
 def slacks(references: np.ndarray, m: np.ndarray) -> np.ndarray:
@@ -114,7 +116,7 @@ def test_bound_and_value_enclose_what_the_oracle_finds(
     binding = 0
     for i in range(n_problems):
         problem = random_problem(rng, n_clusters, n_features, int(rng.integers(1, n + 1)))
-        solution = ExactSolver().solve(problem, Budget(seconds=2.0))
+        solution = NearestSolver().solve(problem, Budget(seconds=2.0))
         best = oracle(problem, 3, i)
         if solution.status is Status.INFEASIBLE:
             assert best == np.inf
@@ -139,7 +141,7 @@ def test_an_empty_cluster_keeps_off_the_other_reference() -> None:
     price = np.array([[0.3, 0.0], [5.0, 0.0]])
     boxes = np.stack([np.full((2, 2), -1.0), np.full((2, 2), 1.0)])
     problem = NodeProblem(points, np.ones(3), price, boxes, Symmetry("nearest", np.array([[0.0, 0.0], [0.8, 0.2]])))
-    solution = ExactSolver().solve(problem, Budget(seconds=5.0))
+    solution = NearestSolver().solve(problem, Budget(seconds=5.0))
     assert solution.status is Status.OPTIMAL
     assert solution.value == pytest.approx(oracle(problem, 20, 0), rel=2e-4)
 
@@ -149,7 +151,7 @@ def test_two_references_that_share_a_centroid_force_the_others_together() -> Non
     points = np.repeat([[10.0], [20.0]], 100, axis=0)
     boxes = np.stack([np.full((2, 1), 0.0), np.full((2, 1), 20.0)])
     problem = NodeProblem(points, np.ones(200), np.zeros((2, 1)), boxes, Symmetry("nearest", np.array([[0.0], [1.0]])))
-    solution = ExactSolver().solve(problem, Budget(seconds=5.0))
+    solution = NearestSolver().solve(problem, Budget(seconds=5.0))
     assert solution.value == pytest.approx(5000.0, rel=1e-3)
     assert solution.bound == pytest.approx(5000.0, rel=1e-3)
 
@@ -159,7 +161,7 @@ def test_boxes_that_exclude_the_rule_are_infeasible() -> None:
     problem = NodeProblem(
         np.zeros((3, 2)), np.ones(3), np.zeros((2, 2)), boxes, Symmetry("nearest", np.array([[0.0, 0.0], [1.0, 1.0]]))
     )
-    solution = ExactSolver().solve(problem, Budget(seconds=5.0))
+    solution = NearestSolver().solve(problem, Budget(seconds=5.0))
     assert solution.status is Status.INFEASIBLE
     assert solution.bound == np.inf
 
@@ -168,7 +170,7 @@ def test_a_time_limit_is_kept_and_what_is_told_holds() -> None:
     rng = np.random.default_rng(5)
     problem = random_problem(rng, 5, 2, 40)
     problem = replace(problem, boxes=np.stack([np.full((5, 2), -1.2), np.full((5, 2), 1.2)]))
-    solver = ExactSolver()
+    solver = NearestSolver()
     solver.solve(problem, Budget(seconds=0.05))  # meets the rows, and compiles
     for seconds in (0.0, 0.2):
         began = time.perf_counter()
@@ -184,7 +186,7 @@ def test_many_rows_get_the_bound_of_the_order_rule() -> None:
     points = np.concatenate([c + 0.3 * rng.normal(size=(120, 2)) for c in centres])
     boxes = np.stack([np.tile(points.min(axis=0), (3, 1)), np.tile(points.max(axis=0), (3, 1))])
     problem = NodeProblem(points, np.ones(360), rng.normal(size=(3, 2)), boxes, Symmetry("nearest", centres))
-    solution = ExactSolver().solve(problem, Budget(seconds=10.0))
+    solution = NearestSolver().solve(problem, Budget(seconds=10.0))
     assert solution.status is Status.OPTIMAL  # the rule does not bind here
     assert solution.value - solution.bound <= 2 * GAP * abs(solution.value)
 
@@ -202,7 +204,7 @@ def test_gurobi_confirms_the_value_on_published_rows(instances_dir: Path, instan
     problem = NodeProblem(
         points, np.ones(len(points)), 0.3 * rng.normal(size=(3, 2)), boxes, Symmetry("nearest", references)
     )
-    ours = ExactSolver().solve(problem, Budget(seconds=10.0))
+    ours = NearestSolver().solve(problem, Budget(seconds=10.0))
     try:
         theirs = solver_named("gurobi").solve(problem, Budget(seconds=6.0, gap=1e-3), start=ours.centroids)
     except SolverUnavailable as reason:
@@ -212,3 +214,11 @@ def test_gurobi_confirms_the_value_on_published_rows(instances_dir: Path, instan
     assert theirs.bound <= ours.value + 1e-5
     if theirs.status is Status.OPTIMAL:
         assert theirs.value == pytest.approx(ours.value, abs=2e-3 * max(1.0, abs(ours.value)))
+
+
+def test_each_exact_solver_names_the_rule_it_does_not_know() -> None:
+    problem = random_problem(np.random.default_rng(1), 2, 2, 4)
+    with pytest.raises(InvalidInput, match="does not know the rule 'nearest'"):
+        ExactSolver().solve(problem, Budget())
+    with pytest.raises(InvalidInput, match="rule nearest only, not 'order'"):
+        NearestSolver().solve(replace(problem, symmetry=Symmetry("order", problem.symmetry.references)), Budget())

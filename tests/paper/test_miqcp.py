@@ -20,8 +20,8 @@ from consentroid.paper.node.base import Budget, NodeProblem, NodeSolver, Status
 from consentroid.paper.node.gurobi import GurobiSolver
 from consentroid.paper.node.miqcp import state
 from consentroid.paper.node.polish import polished
-from consentroid.paper.node.registry import SOLVERS, solver_named
 from consentroid.paper.node.scip import ScipSolver
+from consentroid.paper.solvers import SOLVERS, solver_named
 
 MIQCP_SOLVERS: list[NodeSolver] = [ScipSolver(), GurobiSolver()]
 each_solver = pytest.mark.parametrize("solver", MIQCP_SOLVERS, ids=lambda solver: solver.name)
@@ -72,9 +72,7 @@ coordinates = st.integers(-8, 8).map(lambda i: i / 4)
 
 
 @st.composite
-def problems(
-    draw: st.DrawFn, rules: tuple[str, ...], max_rows: int = 5, n_clusters: int | None = None
-) -> NodeProblem:
+def problems(draw: st.DrawFn, rules: tuple[str, ...], max_rows: int = 5, n_clusters: int | None = None) -> NodeProblem:
     k = n_clusters or (draw(st.integers(1, 3)) if rules == ("none",) else 2)
     d, j = draw(st.integers(1, 2)), draw(st.integers(1, max_rows if k < 3 else 4))
 
@@ -217,13 +215,13 @@ def counterexample(rule: str, second: bool) -> NodeProblem:
 @pytest.mark.parametrize("name", SOLVERS)
 def test_nearest_can_exclude_the_optimum_and_order_cannot(name: str) -> None:
     """d(0) under `nearest` is 5000 although {0, 1, 10…} and {20…} cost less than 190 in all."""
-    solver = solver_named(name)
     pooled = np.concatenate([counterexample("none", second).points for second in (False, True)])
     weights = np.concatenate([counterexample("none", second).weights for second in (False, True)])
     whole = NodeProblem(pooled, weights, np.zeros((2, 1)), counterexample("none", True).boxes)
     optimum = enumerated(whole)
     assert optimum < 190
     for rule in ("nearest", "order", "none"):
+        solver = solver_named(name, rule)  # type: ignore[arg-type]
         nodes = [solver.solve(counterexample(rule, second), Budget()) for second in (False, True)]
         total = sum(node.value for node in nodes)
         if rule == "nearest":

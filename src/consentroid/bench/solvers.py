@@ -30,8 +30,8 @@ from ..core.symmetry import Symmetry
 from ..fitting import run
 from ..paper.instances import Instance, generate, load_folder
 from ..paper.node.base import Budget, NodeProblem, NodeSolution, NodeSolver, Status
-from ..paper.node.registry import solver_named
 from ..paper.settings import Settings
+from ..paper.solvers import solver_named
 from ..paper.worker import PaperWorker
 from ..report.files import check_writable, output_folder
 from ..transport.inprocess import InProcessTransport

@@ -17,7 +17,9 @@ from ..core.arrays import Array
 from ..core.errors import InvalidInput
 from ..core.problem import Problem
 from ..core.symmetry import Symmetry
+from .node import scip
 from .node.base import NodeProblem, NodeSolution
+from .node.gurobi import GurobiSolver
 from .node.miqcp import LEAST_GAP, Limits, Model, Optimise, report, state
 
 CENTRAL_SOLVERS = ("scip", "gurobi")
@@ -90,11 +92,7 @@ def solve_central(
 
 def _optimiser(solver: str) -> Optimise:
     if solver == "scip":
-        from .node.scip import optimise
-
-        return optimise
+        return scip.optimise
     if solver == "gurobi":
-        from .node.gurobi import GurobiSolver
-
         return GurobiSolver().optimise
     raise InvalidInput(f"the central problem is solved by {' or '.join(CENTRAL_SOLVERS)}, not by '{solver}'")

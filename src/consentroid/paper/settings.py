@@ -12,8 +12,8 @@ from ..core.problem import check_n_clusters
 from ..core.symmetry import Rule
 from ..core.topology import Edge
 from .dual.registry import METHODS
-from .node.registry import SOLVERS
 from .primal import Heuristic
+from .solvers import SOLVERS
 
 
 @dataclass(frozen=True)

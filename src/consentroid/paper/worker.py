@@ -8,11 +8,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from ..core.problem import NodeData
-from ..core.symmetry import Symmetry
+from ..core.symmetry import Rule, Symmetry
 from ..protocol.messages import Counted, Query, Reply, Solve, Solved, Statistics
 from ..site.worker import SiteWorker
 from .node.base import BatchSolver, Budget, NodeProblem, NodeSolver, Status
-from .node.registry import solver_named
+from .solvers import solver_named
 
 
 class PaperWorker(SiteWorker):
@@ -20,7 +20,7 @@ class PaperWorker(SiteWorker):
 
     def __init__(self, data: NodeData, features: Sequence[str] = ()) -> None:
         super().__init__(data, features)
-        self._solvers: dict[str, NodeSolver] = {}
+        self._solvers: dict[tuple[str, Rule], NodeSolver] = {}
 
     def _reply(self, query: Query) -> Reply:
         started = time.perf_counter()
@@ -30,16 +30,19 @@ class PaperWorker(SiteWorker):
         evaluated = None if query.evaluate is None else self._evaluate(query.evaluate)
         return Reply(query.round, self.name, solved, counted, evaluated, time.perf_counter() - started)
 
-    def _solver(self, name: str) -> NodeSolver:
-        if name not in self._solvers:
-            self._solvers[name] = solver_named(name)
-        return self._solvers[name]
+    def _solver(self, name: str, rule: Rule = "none") -> NodeSolver:
+        """Solvers are kept: they remember what depends on the rows alone."""
+        key: tuple[str, Rule] = (name, "nearest" if rule == "nearest" else "none")
+        if key not in self._solvers:
+            self._solvers[key] = solver_named(*key)
+        return self._solvers[key]
 
     def _solve(self, request: Solve, symmetry: Symmetry, solver: str) -> Solved:
-        data, back_end = self._data, self._solver(solver)
+        data, back_end = self._data, self._solver(solver, symmetry.rule)
         if isinstance(back_end, BatchSolver):
             budget = Budget(request.seconds, request.gap, request.search_nodes)
-            return back_end.solve_many(data.points, data.weights, request.prices, request.boxes, symmetry, budget)
+            many = back_end.solve_many(data.points, data.weights, request.prices, request.boxes, symmetry, budget)
+            return Solved(many.bounds, many.values, many.centroids, many.optimal)
         deadline = time.perf_counter() + request.seconds
         solutions = []
         for boxes, price in zip(request.boxes, request.prices, strict=True):

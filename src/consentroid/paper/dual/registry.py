@@ -6,6 +6,10 @@ from typing import Any
 
 from ...core.errors import InvalidInput
 from .base import DualUpdate
+from .bundle_trust import BundleTrust
+from .proximal_bundle import ProximalBundle
+from .quasi_newton import QuasiNewton
+from .subgradient import Subgradient
 
 METHODS = ("sg", "btm", "qnda", "qnda-epigraph", "proximal")
 
@@ -14,20 +18,12 @@ def dual_named(name: str, **settings: Any) -> DualUpdate[Any]:
     """The rule called `name`; `proximal` needs the topology, the others take it and do without."""
     topology = settings.pop("topology", None)
     if name == "sg":
-        from .subgradient import Subgradient
-
         return _built(name, Subgradient, settings)
     if name == "btm":
-        from .bundle_trust import BundleTrust
-
         return _built(name, BundleTrust, settings)
     if name in ("qnda", "qnda-epigraph"):
-        from .quasi_newton import QuasiNewton
-
         return _built(name, QuasiNewton, {"form": "paper" if name == "qnda" else "epigraph", **settings})
     if name == "proximal":
-        from .proximal_bundle import ProximalBundle
-
         if topology is None:
             raise InvalidInput("the method 'proximal' works with the nodes' prices; give it the topology")
         return _built(name, ProximalBundle, {"topology": topology, **settings})

@@ -20,11 +20,10 @@ from ...core.compile import entry, kernel
 from ..node._kernels import ROUNDING, copy_into
 from ..node._search import enqueue
 from ..node._separation import MOST_FEATURES, first_cones, n_cones, separable
+from ..node._state import BEST, DEPTH, FINISHED, NODES, OPEN, PRUNED, RUNNING, STATE, THRESHOLD
 from ._rule import ascend_afresh, force_nearest, least_in_box, squared_distance, tighten
-from ._start import BEST, PRUNED, THRESHOLD, propose
+from ._start import propose
 
-DEPTH, NODES, STATE, OPEN = 0, 1, 2, 3  # places in Trail.counters
-RUNNING, FINISHED = 1, 2
 MOST_OPEN = 512  # boxes open below one leaf
 NARROWEST = 1e-7  # scaled side below which a box is not split
 

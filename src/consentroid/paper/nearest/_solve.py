@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from ...core.compile import entry
-from ..node._kernels import NONE, ORDER, clamp, least_payment, value_above
+from ..node._kernels import clamp, least_payment, value_above
 from ..node._scaling import base_margin, excluded, scaled_model, unscale_down
-from ._search import FINISHED, NODES, STATE, open_bound, run_trail, start_trail
-from ._start import BEST, PRUNED, find_start, make_task
+from ..node._state import BEST, FINISHED, NODES, NONE, ORDER, PRUNED, STATE
+from ._search import open_bound, run_trail, start_trail
+from ._start import find_start, make_task
 
 
 @entry

@@ -10,9 +10,9 @@ from ...core.compile import kernel
 from ..node._kernels import ROUNDING, clamp, copy_into
 from ..node._order import TOTAL, WEIGHT
 from ..node._start import assign
+from ..node._state import BEST, BEST_COST, THRESHOLD
 from ._rule import NEAREST_TOLERANCE, ascend, farthest, force_nearest, obeys_nearest, squared_distance, tighten
 
-BEST, BEST_COST, PRUNED, THRESHOLD = 0, 1, 2, 3  # places in `numbers`: incumbent, least bound left, when to leave
 MANY_ROWS = 20_000  # no descents from price-free solutions above
 SOFT = 0.05  # of a cluster's mean weight: below it a weight is too small to steer by
 

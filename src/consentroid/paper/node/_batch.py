@@ -12,29 +12,15 @@ from typing import NamedTuple
 import numpy as np
 
 from ...core.compile import bare, entry, kernel
-from ._kernels import NONE, ROUNDING, copy_into, least_payment
+from ._kernels import ROUNDING, copy_into, least_payment
 from ._order import SQUARE, TOTAL, WEIGHT, price_margin, shift_price
 from ._order_interior import pairs_exclude
 from ._recover import recover
 from ._scaling import base_margin, excluded, scaled_model, unscale_down
-from ._search import (
-    BEST,
-    BEST_COST,
-    FINISHED,
-    NODES,
-    RUNNING,
-    STATE,
-    THRESHOLD,
-    Left,
-    Stack,
-    new_stack,
-    open_bound,
-    run_search,
-)
+from ._search import Left, Stack, new_stack, open_bound, run_search
 from ._separation import first_cones
 from ._start import find_incumbent
-
-INFEASIBLE, UNFINISHED, OPTIMAL = 2, 0, 1
+from ._state import BEST, BEST_COST, FINISHED, INFEASIBLE, NODES, NONE, OPTIMAL, RUNNING, STATE, THRESHOLD, UNFINISHED
 
 
 class Room(NamedTuple):

@@ -12,19 +12,36 @@ from typing import NamedTuple
 import numpy as np
 
 from ...core.compile import entry, kernel
-from ._batch import INFEASIBLE, OPTIMAL, UNFINISHED, middle_of
+from ._batch import middle_of
 from ._chords import examine
-from ._kernels import ORDER, ROUNDING, copy_into, least_payment
+from ._kernels import ROUNDING, copy_into, least_payment
 from ._order import make_pairs
 from ._order_interior import pairs_exclude
 from ._recover import recover
 from ._scaling import base_margin, excluded, scaled_model, unscale_down
 from ._search import Model
 from ._start import find_incumbent, local_search
-
-# places in Forest.numbers and Forest.counters
-BEST, BEST_COST, THRESHOLD, PRUNED, DROPPED, TRIED, WORK, MARGIN = 0, 1, 2, 3, 4, 5, 6, 7
-OPEN, USED, EXAMINED, LAST_TRY, ON_FREE_LIST = 0, 1, 2, 3, 4
+from ._state import (
+    BEST,
+    BEST_COST,
+    DROPPED,
+    EXAMINED,
+    INFEASIBLE,
+    LAST_TRY,
+    LOST,
+    MARGIN,
+    ON_FREE_LIST,
+    OPEN,
+    OPTIMAL,
+    ORDER,
+    PRUNED,
+    SPENT,
+    THRESHOLD,
+    TRIED,
+    UNFINISHED,
+    USED,
+    WORK,
+)
 
 LARGEST_REFERENCE = 2.0**20  # multiples of 2⁻³⁰ up to here have exact differences
 
@@ -123,19 +140,19 @@ def _try(tree, model, offset, gap, m, forest):
 @kernel
 def _consider(n_rows, tree, model, offset, gap, parent, lo, hi, forest, work):
     """Examine a box and keep it if it is still open."""
-    quadratic, score, pending, m, told = work
+    quadratic, score, pending, m, effort = work
     forest.counters[EXAMINED] += 1
     threshold = forest.numbers[THRESHOLD]
-    bound, split = examine(n_rows, tree, model, lo, hi, threshold, quadratic, score, pending, m, told)
+    bound, split = examine(n_rows, tree, model, lo, hi, threshold, quadratic, score, pending, m, effort)
     bound = max(bound, parent)
     if bound == np.inf:
         return
     if bound < threshold:
         # a bound that lost little shows a solution nearly that good; else look now and then, for half the time at most
-        room, affordable = threshold - bound, 2.0 * forest.numbers[TRIED] * len(tree.w) <= told[0]
+        room, affordable = threshold - bound, 2.0 * forest.numbers[TRIED] * len(tree.w) <= effort[SPENT]
         due = forest.counters[EXAMINED] >= 2 * forest.counters[LAST_TRY]
-        exact = told[1] <= 0.1 * (forest.numbers[BEST] - forest.numbers[THRESHOLD])
-        if exact or (affordable and (due or told[1] <= 0.5 * room)):
+        exact = effort[LOST] <= 0.1 * (forest.numbers[BEST] - forest.numbers[THRESHOLD])
+        if exact or (affordable and (due or effort[LOST] <= 0.5 * room)):
             forest.counters[LAST_TRY] = forest.counters[EXAMINED]
             forest.numbers[TRIED] += 30.0
             copy_into(forest.trial, m)
@@ -156,14 +173,14 @@ def grow_forest(n_rows, tree, model, offset, gap, node_limit, quota, forest):
     At first counters[EXAMINED] is 0 and the incumbent is set. Returns the work done (rows and cells looked at).
     """
     n_clusters, n_features = model.price.shape
-    told = np.zeros(2)
+    effort = np.zeros(2)
     work = (
         np.zeros((n_clusters, n_features + 2)), np.zeros((n_clusters, n_features)), np.zeros(512, np.int64),
-        np.zeros((n_clusters, n_features)), told,
+        np.zeros((n_clusters, n_features)), effort,
     )  # fmt: skip
     lo, hi = np.empty((n_clusters, n_features)), np.empty((n_clusters, n_features))
-    told[0] = forest.numbers[WORK]
-    stop = told[0] + quota
+    effort[SPENT] = forest.numbers[WORK]
+    stop = effort[SPENT] + quota
     if forest.counters[EXAMINED] == 0:
         forest.counters[LAST_TRY] = 1
         copy_into(lo, model.lo)
@@ -175,7 +192,7 @@ def grow_forest(n_rows, tree, model, offset, gap, node_limit, quota, forest):
         if least != 0.0:
             least -= forest.numbers[MARGIN]
         _consider(n_rows, tree, model, offset, gap, least, lo, hi, forest, work)
-    while forest.counters[OPEN] > 0 and told[0] < stop and forest.counters[EXAMINED] < node_limit:
+    while forest.counters[OPEN] > 0 and effort[SPENT] < stop and forest.counters[EXAMINED] < node_limit:
         top = forest.heap[0]
         if forest.bound[top] >= forest.numbers[THRESHOLD]:
             forest.numbers[PRUNED] = min(forest.numbers[PRUNED], forest.bound[top])
@@ -192,9 +209,9 @@ def grow_forest(n_rows, tree, model, offset, gap, node_limit, quota, forest):
         upper_lo[k, d] = middle
         _consider(n_rows, tree, model, offset, gap, parent, lo, hi, forest, work)
         _consider(n_rows, tree, model, offset, gap, parent, upper_lo, upper_hi, forest, work)
-        told[0] += 20.0
-    done = told[0] - forest.numbers[WORK]
-    forest.numbers[WORK] = told[0]
+        effort[SPENT] += 20.0
+    done = effort[SPENT] - forest.numbers[WORK]
+    forest.numbers[WORK] = effort[SPENT]
     return done
 
 

@@ -22,8 +22,9 @@ import math
 import numpy as np
 
 from ...core.compile import kernel
-from ._kernels import NONE, ROUNDING, TINY, clamp, copy_into
+from ._kernels import ROUNDING, TINY, clamp, copy_into
 from ._order import TOTAL, WEIGHT, ascend_order, order_violation, price_margin
+from ._state import LOST, NONE, SPENT
 
 SOME_STEPS, SOME_ROUNDS = np.int64(20), np.int64(4)
 CONSTANT = 1  # place in a quadratic (K, D+2), laid out like an assigned part
@@ -306,10 +307,10 @@ def _box_margin(n_rows, tree, price, lo, hi):
 
 
 @kernel
-def examine(n_rows, tree, model, lo, hi, threshold, quadratic, score, pending, m, told):
+def examine(n_rows, tree, model, lo, hi, threshold, quadratic, score, pending, m, effort):
     """Bound a box and cut it down, in place. Returns (bound, coordinate to split); +inf if it holds nothing feasible.
 
-    `m` receives a minimiser of the relaxation; told[0] collects the work done, told[1] is what the chords lost.
+    `m` receives a minimiser of the relaxation, effort[SPENT] the work done on top, effort[LOST] what the chords lost.
     """
     n_clusters, n_features = lo.shape
     shifted = np.empty((n_clusters, n_features))
@@ -328,8 +329,8 @@ def examine(n_rows, tree, model, lo, hi, threshold, quadratic, score, pending, m
                 widest = max(widest, hi[k, d] - lo[k, d])
         margin = _box_margin(n_rows, tree, model.price, lo, hi)
         constant, lost, work = collect(tree, lo, hi, CELL * widest, m, quadratic, score, pending)
-        told[0] += work
-        told[1] = lost
+        effort[SPENT] += work
+        effort[LOST] = lost
         copy_into(shifted, model.price)
         value = _least(quadratic, shifted, lo, hi, m)
         extra = 0.0

@@ -19,8 +19,6 @@ from ...core.compile import bare, kernel
 ROUNDING = 2.0**-53
 TINY = 1e-290  # absolute floor of every margin in scaled units: covers underflow
 
-NONE, ORDER, NEAREST = 0, 1, 2
-
 
 @bare
 def copy_into(target, source):

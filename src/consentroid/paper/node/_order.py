@@ -22,6 +22,7 @@ import numpy as np
 
 from ...core.compile import bare, inlined, kernel
 from ._kernels import ROUNDING, clamp
+from ._state import ABSOLUTE_SUM, FARTHEST, WEIGHT_SUM, farthest_side, least_weight_row, nearest_side
 
 WEIGHT, SQUARE, TOTAL = 0, 1, 2  # places in an assigned part (K, D+2): weight, squares, weighted sum
 
@@ -113,7 +114,7 @@ def price_margin(price, pairs, u, magnitudes):
     box; least weight. See docs/numerics.md, section 3.
     """
     n_clusters, n_features = price.shape
-    least_weight = magnitudes[3 + 2 * n_clusters, 0]
+    least_weight = magnitudes[least_weight_row(n_clusters), 0]
     size = pairs.pulled
     for k in range(n_clusters):
         for d in range(n_features):
@@ -127,9 +128,9 @@ def price_margin(price, pairs, u, magnitudes):
     total = 0.0
     for k in range(n_clusters):
         for d in range(n_features):
-            p, reach = size[k, d], magnitudes[3 + n_clusters + k, d]
-            m = min(reach, max(magnitudes[2, d] + p / (2.0 * least_weight), magnitudes[3 + k, d]))
-            total += p * reach + 2.0 * magnitudes[0, d] * m + magnitudes[1, d] * m * m
+            p, reach = size[k, d], magnitudes[farthest_side(n_clusters, k), d]
+            m = min(reach, max(magnitudes[FARTHEST, d] + p / (2.0 * least_weight), magnitudes[nearest_side(k), d]))
+            total += p * reach + 2.0 * magnitudes[ABSOLUTE_SUM, d] * m + magnitudes[WEIGHT_SUM, d] * m * m
     return total
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from ...core.compile import kernel
-from ._kernels import NONE, ROUNDING, clamp, copy_into, inner_sign, obeys_order, relabel_to_order, value_above
+from ._kernels import ROUNDING, clamp, copy_into, inner_sign, obeys_order, relabel_to_order, value_above
 from ._order_interior import settle_order
 from ._start import assign
+from ._state import NONE
 
 NUDGES = 60  # sweeps over the pairs
 

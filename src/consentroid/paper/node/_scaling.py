@@ -8,9 +8,10 @@ from typing import NamedTuple
 import numpy as np
 
 from ...core.compile import bare, kernel
-from ._kernels import NONE, ROUNDING, TINY, down, order_excludes, up
+from ._kernels import ROUNDING, TINY, down, order_excludes, up
 from ._order import make_pairs, price_margin, relative_rounding
 from ._search import Model
+from ._state import ABSOLUTE_SUM, FARTHEST, NONE, WEIGHT_SUM, farthest_side, least_weight_row, nearest_side
 
 LARGEST = 1.7976931348623157e308
 
@@ -78,8 +79,8 @@ def scaled_model(rows, price, boxes, rule, references):
             hi[k, d] = up((boxes[1, k, d] - rows.centre[d]) / rows.scale)
             if rule != NONE:
                 r[k, d] = references[k, d] * unit  # only differences count, and they stay exact
-            magnitudes[3 + k, d] = max(0.0, max(lo[k, d], -hi[k, d]))
-            magnitudes[3 + n_clusters + k, d] = max(abs(lo[k, d]), abs(hi[k, d]))
+            magnitudes[nearest_side(k), d] = max(0.0, max(lo[k, d], -hi[k, d]))
+            magnitudes[farthest_side(n_clusters, k), d] = max(abs(lo[k, d]), abs(hi[k, d]))
             if not (abs(p[k, d]) < 1e140 and abs(lo[k, d]) < 1e140 and abs(hi[k, d]) < 1e140):
                 fine = False
     least = np.inf
@@ -87,10 +88,10 @@ def scaled_model(rows, price, boxes, rule, references):
         least = min(least, rows.w[j])
         for d in range(n_features):
             x = abs(rows.y[j, d])
-            magnitudes[0, d] += rows.w[j] * x
-            magnitudes[1, d] += rows.w[j]
-            magnitudes[2, d] = max(magnitudes[2, d], x)
-    magnitudes[3 + 2 * n_clusters, 0] = least
+            magnitudes[ABSOLUTE_SUM, d] += rows.w[j] * x
+            magnitudes[WEIGHT_SUM, d] += rows.w[j]
+            magnitudes[FARTHEST, d] = max(magnitudes[FARTHEST, d], x)
+    magnitudes[least_weight_row(n_clusters), 0] = least
     symmetric = _interchangeable(price, boxes)
     target = 256.0 * n_features * ROUNDING * (1.0 + far) if rule != NONE and not symmetric else 0.0
     used = NONE if symmetric else rule
@@ -104,9 +105,9 @@ def base_margin(model):
     size = price_margin(model.price, model.pairs, np.zeros(0), model.magnitudes)
     underflow = 0.0  # of prices, when they were scaled
     for d in range(model.price.shape[1]):
-        size += model.magnitudes[0, d] * model.magnitudes[2, d]
+        size += model.magnitudes[ABSOLUTE_SUM, d] * model.magnitudes[FARTHEST, d]
         for k in range(len(model.price)):
-            underflow += 5e-324 * model.magnitudes[3 + len(model.price) + k, d]
+            underflow += 5e-324 * model.magnitudes[farthest_side(len(model.price), k), d]
     return model.rounding * size + underflow + TINY
 
 

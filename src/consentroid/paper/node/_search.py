@@ -20,14 +20,11 @@ from typing import NamedTuple
 import numpy as np
 
 from ...core.compile import bare, inlined, kernel
-from ._kernels import NONE, clamp, copy_into
+from ._kernels import clamp, copy_into
 from ._order import SQUARE, TOTAL, WEIGHT, Pairs, ascend_order, order_violation, price_margin, shift_price
 from ._order_interior import settle_order
 from ._separation import MOST_FEATURES, n_cones, separable
-
-BEST, PRUNED, THRESHOLD, BEST_COST = 0, 1, 2, 3  # places in Stack.numbers
-DEPTH, NODES, STATE = 0, 1, 2  # places in Stack.counters
-RUNNING, FINISHED = 1, 2
+from ._state import BEST, BEST_COST, DEPTH, FINISHED, NODES, NONE, PRUNED, RUNNING, STATE, THRESHOLD
 
 COARSE = 1e-6  # precision of multipliers above the leaves
 FEW_STEPS, ALL_STEPS, ONE_ROUND, ALL_ROUNDS = np.int64(3), np.int64(40), np.int64(1), np.int64(12)

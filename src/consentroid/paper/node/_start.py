@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from ...core.compile import bare, entry, kernel
-from ._kernels import NONE, clamp, copy_into, minimiser
+from ._kernels import clamp, copy_into, minimiser
 from ._order import TOTAL, WEIGHT, ascend_order, order_violation
 from ._search import ACCEPTED_VIOLATION, ALL_STEPS
+from ._state import NONE, WEIGHT_SUM
 
 LLOYD_ROUNDS = np.int64(6)
 
@@ -220,7 +221,7 @@ def find_incumbent(rows, model, start, n_seeds, iterations, best, u):
         if (i == -2 and len(start) == 0) or (i == -1 and same):
             continue
         if i >= 0:
-            _best_labelling(rows.seeds[i], model.magnitudes[1, 0], model, trial)
+            _best_labelling(rows.seeds[i], model.magnitudes[WEIGHT_SUM, 0], model, trial)
         else:
             for k in range(n_clusters):
                 for d in range(n_features):

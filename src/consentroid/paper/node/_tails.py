@@ -5,12 +5,26 @@ from __future__ import annotations
 import numpy as np
 
 from ...core.compile import entry, kernel
-from ._kernels import NONE, copy_into
+from ._kernels import copy_into
 from ._order import make_pairs, relative_rounding
 from ._scaling import base_margin
-from ._search import BEST, BEST_COST, NODES, RUNNING, STATE, THRESHOLD, Left, Model, make_stack, open_bound, run_search
+from ._search import Left, Model, make_stack, open_bound, run_search
 from ._separation import first_cones
 from ._start import local_search
+from ._state import (
+    ABSOLUTE_SUM,
+    BEST,
+    BEST_COST,
+    FARTHEST,
+    NODES,
+    NONE,
+    RUNNING,
+    STATE,
+    THRESHOLD,
+    WEIGHT_SUM,
+    farthest_side,
+    least_weight_row,
+)
 
 FEW_ROWS = 30  # up to which the last tail's solution is start enough
 
@@ -25,14 +39,14 @@ def _free_model(y, w, n_original, n_clusters):
     for j in range(n):
         least = min(least, w[j])
         for d in range(n_features):
-            magnitudes[0, d] += w[j] * abs(y[j, d])
-            magnitudes[1, d] += w[j]
-            magnitudes[2, d] = max(magnitudes[2, d], abs(y[j, d]))
+            magnitudes[ABSOLUTE_SUM, d] += w[j] * abs(y[j, d])
+            magnitudes[WEIGHT_SUM, d] += w[j]
+            magnitudes[FARTHEST, d] = max(magnitudes[FARTHEST, d], abs(y[j, d]))
             reach = max(reach, 2.0 * abs(y[j, d]))  # rows near the largest doubles cannot be scaled into [−1, 1]
     for k in range(n_clusters):
         for d in range(n_features):
-            magnitudes[3 + n_clusters + k, d] = reach
-    magnitudes[3 + 2 * n_clusters, 0] = least
+            magnitudes[farthest_side(n_clusters, k), d] = reach
+    magnitudes[least_weight_row(n_clusters), 0] = least
     price, lo, hi, references = np.zeros(shape), np.full(shape, -reach), np.full(shape, reach), np.zeros(shape)
     pairs, rounding = make_pairs(references, np.bool_(False)), relative_rounding(n_original, n_clusters, n_features)
     return Model(price, lo, hi, references, pairs, magnitudes, NONE, True, 0.0, rounding)

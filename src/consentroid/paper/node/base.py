@@ -2,6 +2,8 @@
 
     min_m  Σ_j w_j min_k ‖y_j − m_k‖² + Σ_k ⟨price_k, m_k⟩      (`Individual_Clustering_Problem`)
     s.t.   boxes[0, k] ≤ m_k ≤ boxes[1, k],  symmetry rule
+
+Solvers know nothing of messages; `paper/worker.py` turns what they return into replies.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from numpy.typing import NDArray
 from ...core.arrays import Array
 from ...core.problem import clustering_cost
 from ...core.symmetry import Symmetry
-from ...protocol.messages import Counted, Solved
+from ...protocol.messages import Counted
 
 
 class Status(StrEnum):
@@ -63,6 +65,16 @@ class NodeSolution:
     labels: NDArray[np.int64] | None = None  # stays at the node
 
 
+@dataclass(frozen=True)
+class NodeSolutions:
+    """One problem per box."""
+
+    bounds: Array  # (B,)
+    values: Array  # (B,)
+    centroids: Array  # (B, K, D)
+    optimal: NDArray[np.bool_]  # (B,) whether the gap asked for was reached, or the box is empty
+
+
 class NodeSolver(Protocol):
     """Back ends import their library inside `solve` and name the remedy when it is missing."""
 
@@ -77,7 +89,7 @@ class BatchSolver(NodeSolver, Protocol):
 
     def solve_many(
         self, points: Array, weights: Array, prices: Array, boxes: Array, symmetry: Symmetry, budget: Budget
-    ) -> Solved:
+    ) -> NodeSolutions:
         """prices (B, K, D), boxes (B, 2, K, D); `budget.seconds` is for all of them together."""
         ...
 

@@ -1,8 +1,9 @@
 """The exact node solver: search over assignments for few rows, over centroid boxes for many.
 
 Bounds are rounded outward and values recomputed from the rows, so bound ≤ optimum ≤ value holds without tolerance
-(`docs/numerics.md`). What depends on the rows alone is computed once and kept as long as the same array is asked about.
-Results depend on the arguments only, never on earlier calls, unless a time limit strikes.
+(`docs/numerics.md`). It knows the rules none and order; `nearest/solver.py` solves under the paper's own. What depends
+on the rows alone is computed once and kept as long as the same array is asked about. Results depend on the arguments
+only, never on earlier calls, unless a time limit strikes.
 """
 
 from __future__ import annotations
@@ -15,12 +16,10 @@ import numpy as np
 from ...core.arrays import Array
 from ...core.kernel_cache import drop_stale
 from ...core.symmetry import Symmetry
-from ...protocol.messages import Counted, Solved
-from ..nearest.regime import relaxed_to_order, search_nearest
-from ._batch import INFEASIBLE, OPTIMAL, UNFINISHED
-from ._kernels import NEAREST
+from ...protocol.messages import Counted
+from ._state import INFEASIBLE, OPTIMAL, UNFINISHED
 from ._tree import count_batch
-from .base import Budget, NodeProblem, NodeSolution, Status
+from .base import Budget, NodeProblem, NodeSolution, NodeSolutions, Status
 from .regimes import TENTATIVE_NODES, Request, Result, search_assignments, search_both, search_line
 from .table import Table
 
@@ -58,10 +57,10 @@ class ExactSolver:
 
     def solve_many(
         self, points: Array, weights: Array, prices: Array, boxes: Array, symmetry: Symmetry, budget: Budget
-    ) -> Solved:
-        """One problem a box, prices (B, K, D), boxes (B, 2, K, D); `budget.seconds` is for all of them together."""
+    ) -> NodeSolutions:
+        """One problem per box, prices (B, K, D), boxes (B, 2, K, D); `budget.seconds` is for all of them together."""
         result = self._run(points, weights, prices, boxes, symmetry, budget, None)
-        return Solved(result.bounds, result.values, result.centroids, result.states != UNFINISHED)
+        return NodeSolutions(result.bounds, result.values, result.centroids, result.states != UNFINISHED)
 
     def count_many(self, points: Array, weights: Array, boxes: Array) -> Counted:
         """Decided-row statistics of each box (B, 2, K, D): sums about the box centres 0.5 (lo + hi)."""
@@ -88,17 +87,11 @@ class ExactSolver:
     ) -> Result:
         request = Request.of(self._table(points, weights), prices, boxes, symmetry, budget, start)
         result = Result.empty(request)
-        if request.rule != NEAREST:
-            self._search(request, result)
-            return result
-        few = len(request.rows.w) <= MOST_ASSIGNED[points.shape[1] > 2]
-        if not few:  # too many for a search of its own: the rule implies the order rule, whose bound holds
-            self._search(relaxed_to_order(request), result)
-        search_nearest(request, result, budget.search_nodes if few else 0)
+        self._search(request, result)
         return result
 
     def _search(self, request: Request, result: Result) -> None:
-        """All boxes under the rules none and order."""
+        """All boxes, by the searches that suit them."""
         n_features, auto = request.prices.shape[2], self.regime == "auto"
         if auto and n_features == 1:
             search_line(request, result)

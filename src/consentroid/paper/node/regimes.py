@@ -14,20 +14,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...core.arrays import Array
+from ...core.errors import InvalidInput
 from ...core.symmetry import Symmetry
-from ..nearest._rule import NEAREST_GAP
-from ._batch import OPTIMAL, UNFINISHED, solve_batch
-from ._boxes import EXAMINED, OPEN, begin_forest, end_forest, grow_forest, make_forest
-from ._kernels import NEAREST, NONE, ORDER
+from ._batch import solve_batch
+from ._boxes import begin_forest, end_forest, grow_forest, make_forest
 from ._one_feature import cluster_line
 from ._prepare import power_above
 from ._scaling import Rows
+from ._state import EXAMINED, NONE, OPEN, OPTIMAL, ORDER, UNFINISHED
 from .base import Budget
 from .table import Table
 
 Integers = NDArray[np.int64]
 
-RULES = {"none": NONE, "order": ORDER, "nearest": NEAREST}
+RULES = {"none": NONE, "order": ORDER}
 TENTATIVE_NODES = 150_000  # a first search over assignments, before boxes are tried
 LOOK_AT_CLOCK = 4096  # search nodes between two looks: a few milliseconds
 MANY_ROWS = 20_000  # fewer starts above
@@ -52,6 +52,8 @@ class Request(NamedTuple):
         cls, table: Table, prices: Array, boxes: Array, symmetry: Symmetry, budget: Budget, start: Array | None
     ) -> Request:
         """Owned copies: kernels are compiled for one array type."""
+        if symmetry.rule not in RULES:
+            raise InvalidInput(f"the exact solver does not know the rule '{symmetry.rule}'")
         deadline = time.perf_counter() + budget.seconds
         prices, boxes = np.array(prices, dtype=float, order="C"), np.array(boxes, dtype=float, order="C")
         _, n_clusters, n_features = prices.shape
@@ -66,7 +68,7 @@ class Request(NamedTuple):
 
     @property
     def gap(self) -> float:
-        return max(self.budget.gap, NEAREST_GAP) if self.rule == NEAREST else self.budget.gap
+        return self.budget.gap
 
 
 class Result(NamedTuple):
@@ -102,7 +104,7 @@ class Result(NamedTuple):
 def search_line(request: Request, result: Result) -> None:
     """One feature: boxes without a price that hold all rows are solved outright."""
     rows = request.rows
-    if len(rows.w) == 0 or request.rule == NEAREST:
+    if len(rows.w) == 0:
         return
     kept = rows.points[rows.weights > 0]
     for b, (price, box) in enumerate(zip(request.prices, request.boxes, strict=True)):

@@ -1,4 +1,4 @@
-"""How the exact solver drives the search under the nearest rule, with an eye on the clock."""
+"""Node problems under the paper's rule 'nearest': drives its search with an eye on the clock."""
 
 from __future__ import annotations
 
@@ -7,22 +7,46 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..node._batch import INFEASIBLE, OPTIMAL, UNFINISHED
-from ..node._kernels import ORDER
+from ...core.arrays import Array
+from ...core.errors import InvalidInput
+from ...core.symmetry import Symmetry
+from ..node._state import INFEASIBLE, NODES, OPTIMAL, UNFINISHED
+from ..node.base import Budget
+from ..node.exact import MOST_ASSIGNED, ExactSolver
 from ..node.regimes import Request, Result
-from ._search import NODES, make_trail
+from ._rule import NEAREST_GAP
+from ._search import make_trail
 from ._solve import begin_nearest, end_nearest, grow_nearest
 
 FIRST_QUOTA = 200  # search nodes before the first look at the clock
 LOOK_AT_CLOCK = 0.005  # seconds between two looks
 
 
-def relaxed_to_order(request: Request) -> Request:
-    """The same request under the order rule, which the nearest rule implies, for half of the time."""
-    now = time.perf_counter()
-    return request._replace(
-        rule=ORDER, budget=replace(request.budget, gap=request.gap), deadline=now + 0.5 * (request.deadline - now)
-    )
+class NearestSolver(ExactSolver):
+    """The exact solver for problems under the rule nearest, values to a relative `NEAREST_GAP`."""
+
+    def _run(
+        self,
+        points: Array,
+        weights: Array,
+        prices: Array,
+        boxes: Array,
+        symmetry: Symmetry,
+        budget: Budget,
+        start: Array | None,
+    ) -> Result:
+        if symmetry.rule != "nearest":
+            raise InvalidInput(f"this solver knows the rule nearest only, not '{symmetry.rule}'")
+        order = Symmetry("order", symmetry.references)  # which the rule implies
+        budget = replace(budget, gap=max(budget.gap, NEAREST_GAP))
+        request = Request.of(self._table(points, weights), prices, boxes, order, budget, start)
+        result = Result.empty(request)
+        few = len(request.rows.w) <= MOST_ASSIGNED[points.shape[1] > 2]
+        if not few:  # too many for a search of its own: the bound under the order rule holds, for half of the time
+            now = time.perf_counter()
+            self._search(request._replace(deadline=now + 0.5 * (request.deadline - now)), result)
+        search_nearest(request, result, budget.search_nodes if few else 0)
+        return result
 
 
 def search_nearest(request: Request, result: Result, most_nodes: int) -> None:
