@@ -71,7 +71,7 @@ POLICY = Policy(masks="never", least_rows=1, most_questions=10**9)
 
 def desk_of(name: str, worker: Callable[[], SiteWorker]) -> Desk:
     book = SiteLog(FOLDER / f"{name}.jsonl")
-    answering = Answering(name, worker, POLICY, book, Approvals(FOLDER))
+    answering = Answering(name, lambda run: worker(), POLICY, book, Approvals(FOLDER))
     return Desk(Gate.of_site(startup(FOLDER / name, name), name, JOB), answering, poll=0.2)
 
 

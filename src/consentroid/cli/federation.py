@@ -15,7 +15,7 @@ from ..federation.controls import check_server
 from ..federation.display import follow, show_result
 from ..federation.job import JobArguments, write_job
 from ..federation.kit import check_node_names, known_nodes, locate_storage, provision
-from ..federation.process import Member
+from ..federation.process import Member, ended_by_signal
 from ..paper.settings import Settings
 from .fit import parse_domain
 
@@ -180,11 +180,13 @@ def split(text: str) -> list[str]:
 
 
 def foreground(kit: Path, what: str) -> None:
-    with Member(kit) as member:
-        console.print(f"The {what} runs (log: {kit / 'process.log'}); press Ctrl-C to stop.", highlight=False)
-        try:
-            code = member.wait()
-        except KeyboardInterrupt:
-            console.print(f"Stopping the {what}.")
+    """Until Ctrl-C or SIGTERM; then all processes are stopped."""
+    with ended_by_signal() as ended, Member(kit) as member:
+        log = kit / "process.log"
+        console.print(f"The {what} runs (log: {log}); press Ctrl-C to stop.", highlight=False, markup=False)
+        while member.running and not ended.wait(0.25):
+            pass
+        if ended.is_set():
+            console.print(f"Stopping the {what}.", markup=False)
             return
-    raise typer.Exit(code)
+    raise typer.Exit(member.wait())

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from ..data.tables import read_table
+from ..federation.answering import forget_prices
+from ..federation.approval import APPROVED, REFUSED, Approvals
 from ..federation.controls import check_site
 from ..federation.kit import set_private_table, site_name
+from ..federation.process import Member, ended_by_signal
+from ..federation.screen import SiteScreen, decide, log_table
+from ..federation.site_log import LOG_FILE, SiteLog
+from ..site.policy import Policy
 from ..warmup import prepare_solver
-from .federation import Kit, console, foreground, split
+from .federation import Kit, console, split
 
 node_app = typer.Typer(help="What runs on a data holder's machine.", no_args_is_help=True)
+Job = Annotated[str | None, typer.Argument(help="The job; default: the only one that waits.")]
 
 
 @node_app.command("start")
@@ -21,16 +30,97 @@ def node_start(
     kit: Kit,
     data: Annotated[Path, typer.Option(help="The node's private table: CSV, Parquet, Feather, npy or npz.")],
     columns: Annotated[str | None, typer.Option(help="Comma-separated columns to cluster; default: all.")] = None,
+    approve: Annotated[bool, typer.Option("--approve", help="Approve each job by hand.")] = False,
 ) -> None:
     """Offer a private table to the federation. Rows stay on this machine."""
     name = site_name(kit)
     check_site(kit)
+    policy = Policy.read(kit / "local")
+    if approve and policy.approval != "hand":
+        policy = replace(policy, approval="hand")
+        policy.write(kit / "local")
     table = read_table(data, split(columns) if columns else None)
     set_private_table(kit, data, split(columns) if columns else None)
     console.print(
         f"Node '{name}' offers {table.n_rows} rows with {', '.join(table.names)} from {data}; rows stay here.",
         highlight=False,
+        markup=False,
     )
+    console.print(f"Its policy ({kit / 'local' / 'policy.json'}):", highlight=False, markup=False)
+    for line in policy.in_words():
+        console.print(f"  {line}", highlight=False, markup=False)
+    book, approvals = SiteLog(kit / LOG_FILE), Approvals(kit)
+    book.forget(policy.keep_days)
+    approvals.forget(policy.keep_days)
+    forget_prices(kit, policy.keep_days)
     console.print("Preparing the solver; the first time on a machine this compiles it and can take minutes.")
     prepare_solver()
-    foreground(kit, f"node '{name}'")
+    _serve(kit, name, book, approvals if policy.approval == "hand" else None)
+
+
+def _serve(kit: Path, name: str, book: SiteLog, approvals: Approvals | None) -> None:
+    """Until Ctrl-C or SIGTERM; the screen shows what is asked."""
+    with ended_by_signal() as ended, Member(kit) as member:
+        console.print(
+            f"The node '{name}' runs; requests are logged in {book.path}, the engine's words in {kit / 'process.log'}. "
+            "Press Ctrl-C to stop.",
+            highlight=False,
+            markup=False,
+        )
+        screen = SiteScreen(book, console)
+        with screen:
+            while member.running and not ended.wait(0.25):
+                screen.update()
+                pending = approvals.pending() if approvals is not None else []
+                if pending and approvals is not None and console.is_terminal:
+                    screen.pause()
+                    decide(approvals, console, pending[0])
+                    screen.__enter__()
+        if ended.is_set():
+            console.print(f"Stopping the node '{name}'.", markup=False)
+            return
+    raise typer.Exit(member.wait())
+
+
+@node_app.command("log")
+def node_log(
+    kit: Kit,
+    run: Annotated[str | None, typer.Option(help="Only this run.")] = None,
+    last: Annotated[int, typer.Option(help="At most so many lines.")] = 50,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+) -> None:
+    """Show what was asked of this site: who, when, how much, and the smallest group of rows in an answer."""
+    site_name(kit)
+    entries = [entry for entry in SiteLog(kit / LOG_FILE).entries() if run is None or entry.run == run]
+    entries = entries[-last:] if last else entries
+    if as_json:
+        for entry in entries:
+            typer.echo(json.dumps(asdict(entry)))
+    else:
+        console.print(log_table(entries))
+
+
+@node_app.command("approve")
+def node_approve(kit: Kit, job: Job = None) -> None:
+    """Approve a job that waits for it; without a name, list those that wait or approve the only one."""
+    _decide(kit, job, APPROVED)
+
+
+@node_app.command("refuse")
+def node_refuse(kit: Kit, job: Job = None) -> None:
+    """Refuse a job that waits for approval."""
+    _decide(kit, job, REFUSED)
+
+
+def _decide(kit: Path, job: str | None, word: str) -> None:
+    site_name(kit)
+    approvals = Approvals(kit)
+    pending = approvals.pending()
+    if job is None and len(pending) != 1:
+        console.print("No job waits." if not pending else "Several jobs wait; name one:")
+        for asked in pending:
+            console.print(f"  {asked.in_words()}", highlight=False, markup=False)
+        return
+    chosen = job or pending[0].job
+    approvals.decide(chosen, word)
+    console.print(f"Job {chosen} is {word}.", highlight=False, markup=False)

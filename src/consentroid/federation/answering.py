@@ -12,18 +12,19 @@ from pathlib import Path
 from ..core.errors import InvalidInput, MalformedMessage, NodeRefused, SolverUnavailable
 from ..core.problem import NodeData
 from ..data.tables import read_table
-from ..paper.worker import PaperWorker
 from ..protocol import codec
 from ..protocol.messages import Describe, Failure, Query, Request, Response
-from ..site.policy import Meter, Policy, Size
+from ..site.guard import Guard
+from ..site.policy import Meter, Policy, Size, refusal, size_of
 from ..site.worker import SiteWorker
 from ..transport.metered import encoded
 from .approval import Approvals, Asked
 from .kit import DATA_FILE
 from .protocol import LONGEST_SOLVE
 from .signing import REQUEST, Question
-from .site_log import ANSWERED, Entry, SiteLog
+from .site_log import ANSWERED, DAY, Entry, SiteLog
 
+PRICES_FOLDER = "prices"  # in the kit: what `consentroid node verify` needs, and nobody else
 log = logging.getLogger(__name__)
 
 
@@ -32,7 +33,7 @@ class Answering:
     """Answers for one site in one job."""
 
     site: str
-    open_worker: Callable[[], SiteWorker]
+    open_worker: Callable[[str], SiteWorker]  # for a run
     policy: Policy
     book: SiteLog
     approvals: Approvals
@@ -49,8 +50,9 @@ class Answering:
                 raise NodeRefused("this site does not mask its sums")
             request = within_limits(codec.decode_request(question.content))
             round = getattr(request, "round", -1)
-            size = self._admit(question, request)
-            response = self._answer(request)
+            size = size_of(request)
+            self._admit(question, request, size)
+            response = self._answer(question.run, request)
         except Exception as error:  # a failing site is a value to the coordinator, never a crash
             if not isinstance(error, NodeRefused):
                 log.warning("request failed: %s: %s", type(error).__name__, error)
@@ -60,10 +62,10 @@ class Answering:
         self._note(question, size, started, outcome)
         return data
 
-    def _admit(self, question: Question, request: Request) -> Size:
+    def _admit(self, question: Question, request: Request, size: Size) -> None:
         if self._meter is None:
             self._meter = Meter(self.policy, self.book.earlier(question.run))
-        size = self._meter.admit(request, question.n_sites, masked=False)
+        self._meter.admit(request, question.n_sites, masked=False)
         if self.policy.approval == "hand" and not self._approved:  # each job, also one that resumes a run
             described = request if isinstance(request, Describe) else None
             self.approvals.wait(
@@ -81,11 +83,10 @@ class Answering:
                 )
             )
             self._approved = True
-        return size
 
-    def _answer(self, request: Request) -> Response:
+    def _answer(self, run: str, request: Request) -> Response:
         if self._worker is None:
-            self._worker = self.open_worker()
+            self._worker = self.open_worker(run)
         return self._worker.answer(request)
 
     def _note(self, question: Question, size: Size, started: float, outcome: str) -> None:
@@ -100,7 +101,7 @@ class Answering:
                 n_clusters=size.n_clusters,
                 boxes=size.boxes,
                 points=size.points,
-                smallest_group=None,
+                smallest_group=None if self._worker is None else self._worker.guard.take_smallest(),
                 digest=question.digest.hex(),
                 seconds=time.time() - started,
                 outcome=outcome,
@@ -123,10 +124,10 @@ def public_reason(error: Exception) -> str:
     return f"{type(error).__name__}; the site's own log has the details"
 
 
-def open_worker(local: Path, name: str, policy: Policy) -> SiteWorker:
+def open_worker(kit: Path, name: str, policy: Policy, run: str) -> SiteWorker:
     """The site's worker on the private table that `consentroid node start` wrote down."""
     try:
-        told = json.loads((local / DATA_FILE).read_text())
+        told = json.loads((kit / "local" / DATA_FILE).read_text())
         path, columns = Path(told["data"]), told.get("columns")
     except (OSError, ValueError, KeyError) as error:
         raise NodeRefused(
@@ -138,4 +139,20 @@ def open_worker(local: Path, name: str, policy: Policy) -> SiteWorker:
     except InvalidInput as error:
         log.warning("private table: %s", error)
         raise NodeRefused("the private table cannot be read; the site's own log has the details") from None
-    return PaperWorker(data, table.names) if policy.paper_methods else SiteWorker(data, table.names)
+    if len(data.points) < policy.least_rows:
+        raise refusal("least_rows", "; the site has fewer rows than it may report on")
+    if policy.paper_methods:
+        from ..paper.worker import PaperWorker
+
+        return PaperWorker(data, table.names)
+    prices = kit / PRICES_FOLDER
+    prices.mkdir(mode=0o700, exist_ok=True)
+    return SiteWorker(data, table.names, prices / f"{run}.npz", Guard(policy.least_rows))
+
+
+def forget_prices(kit: Path, keep_days: int) -> None:
+    """Prices of earlier runs are needed to verify their certificates, for as long as the policy says."""
+    oldest = time.time() - keep_days * DAY
+    for path in (kit / PRICES_FOLDER).glob("*.npz"):
+        if path.stat().st_mtime < oldest:
+            path.unlink(missing_ok=True)

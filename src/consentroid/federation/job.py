@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -23,8 +22,8 @@ from ..paper.settings import Settings
 from .controls import SERVER_CLASS, SITE_CLASS
 from .kit import check_node_names
 from .protocol import Limits
+from .signing import RUN
 
-RUN = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 MAX_NODES = 1_000
 MAX_FEATURES = 10_000
 YEAR = 366 * 24 * 3600.0

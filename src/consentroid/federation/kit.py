@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from ..core.errors import InvalidInput
+from ..site.policy import Policy
 from .controls import SERVER_CLASS, SITE_CLASS, check_server, check_site, require_engine
 
 DATA_FILE = "consentroid.json"  # in a kit's local/: a site's private table; the administrator's list of nodes
@@ -170,6 +171,7 @@ def harden_site(kit: Path) -> None:
     resources["class_allow_list"] += [c["path"] for c in resources["components"]]
     _write(kit / "local" / "resources.json", resources)
     _write(kit / "local" / "authorization.json", {"format_version": "1.0", "permissions": ROLES})
+    Policy().write(kit / "local")  # the site's owner may change it
 
 
 def harden_server(kit: Path) -> None:

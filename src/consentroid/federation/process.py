@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+import threading
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -59,7 +61,7 @@ class Member:
     def wait(self, timeout: float | None = None) -> int:
         return self._process.wait(timeout)
 
-    def stop(self, patience: float = 10.0) -> None:
+    def stop(self, patience: float = 3.0) -> None:
         """Ask it to end, insist after a while, and leave no child behind."""
         family = self._family()
         for process in family:
@@ -102,6 +104,18 @@ class Member:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
+
+
+@contextlib.contextmanager
+def ended_by_signal() -> Iterator[threading.Event]:
+    """Set by Ctrl-C and by SIGTERM, so that whoever waits can stop what it started."""
+    ended = threading.Event()
+    before = {number: signal.signal(number, lambda *_: ended.set()) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield ended
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _signal(process: Any, number: int) -> None:

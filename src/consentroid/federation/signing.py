@@ -16,6 +16,7 @@ from __future__ import annotations
 import datetime
 import hashlib
 import json
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,7 @@ PADDING = padding.PSS(mgf=padding.MGF1(hashes.SHA256()), salt_length=padding.PSS
 REQUEST, HELLO, PEERS = "request", "hello", "peers"  # kinds of content: a message, two steps that agree on masks
 KINDS = (REQUEST, HELLO, PEERS)
 LONGEST_NAME = 200
+RUN = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")  # names files at the sites
 
 
 @dataclass(frozen=True)
@@ -200,6 +202,8 @@ def _unsealed(data: bytes) -> tuple[Question, bytes, bytes]:
     if not good or any(type(envelope[name]) is not kind for name, kind in wanted.items()):
         raise NodeRefused("the request has no envelope")
     if envelope["kind"] not in KINDS or any(len(envelope[name]) > LONGEST_NAME for name in ("run", "job", "site")):
+        raise NodeRefused("the request has no envelope")
+    if not RUN.fullmatch(envelope["run"]):
         raise NodeRefused("the request has no envelope")
     certificate, signature = envelope.pop("certificate"), envelope.pop("signature")
     return Question(**envelope), certificate, signature

@@ -63,7 +63,7 @@ def open_desk(fl_ctx: FLContext) -> Desk:
     policy, approvals = Policy.read(local), Approvals(kit)
     answering = Answering(
         site=name,
-        open_worker=lambda: open_worker(local, name, policy),
+        open_worker=lambda run: open_worker(kit, name, policy, run),
         policy=policy,
         book=SiteLog(kit / LOG_FILE),
         approvals=approvals,

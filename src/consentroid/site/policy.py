@@ -166,7 +166,7 @@ class Meter:
         self._n_clusters = earlier.n_clusters
         self._runs_today = earlier.runs_today
 
-    def admit(self, request: Request, n_sites: int, masked: bool) -> Size:
+    def admit(self, request: Request, n_sites: int, masked: bool) -> None:
         """Raises `NodeRefused` with the rule that a request breaks."""
         policy, size = self._policy, size_of(request)
         self._questions += 1
@@ -193,7 +193,6 @@ class Meter:
                 raise refusal("paper_methods", "; use the default method")
         elif not masked and (policy.masks == "always" or (policy.masks == "three" and n_sites >= 3)):
             raise refusal("masks", "; the administrator must ask with --secure")
-        return size
 
     def _describe(self, request: Describe) -> None:
         if self._policy.require_domain and (request.lower is None or request.upper is None):

@@ -1,0 +1,103 @@
+"""What the operator of a site sees: which job, who submitted it, what was asked, how long it took, what is refused."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.live import Live
+from rich.markup import escape
+from rich.table import Table
+
+from ..core.names import visible
+from .approval import APPROVED, REFUSED, Approvals, Asked
+from .site_log import ANSWERED, Entry, SiteLog, describe
+
+
+class SiteScreen:
+    """A live table of jobs on a terminal; elsewhere a line when a job begins and for each refusal."""
+
+    def __init__(self, book: SiteLog, console: Console) -> None:
+        self._book = book
+        self._console = console
+        self._seen = sum(1 for _ in book.entries())  # of earlier starts
+        self._jobs: dict[str, list[Entry]] = {}
+        self._live: Live | None = None
+
+    def __enter__(self) -> SiteScreen:
+        if self._console.is_terminal:
+            self._live = Live(console=self._console, refresh_per_second=4, transient=True)
+            self._live.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.pause()
+
+    def pause(self) -> None:
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+    def update(self) -> None:
+        """Show what has come in since the last call."""
+        entries = list(self._book.entries())
+        fresh, self._seen = entries[self._seen :], len(entries)
+        for entry in fresh:
+            if entry.job not in self._jobs:
+                self._say(f"job {entry.job[:8]} of {entry.who} begins: {words(entry)}")
+            if entry.outcome != ANSWERED:
+                self._say(f"job {entry.job[:8]}: {words(entry)}: {entry.outcome}")
+            self._jobs.setdefault(entry.job, []).append(entry)
+        if self._live is not None and self._jobs:
+            self._live.update(self.table())
+
+    def table(self) -> Table:
+        table = Table(title="what is asked of this site", title_justify="left")
+        for heading in ("job", "who", "questions", "last asked", "boxes", "smallest group", "seconds"):
+            table.add_column(heading)
+        for job, entries in list(self._jobs.items())[-5:]:
+            last = entries[-1]
+            groups = [entry.smallest_group for entry in entries if entry.smallest_group is not None]
+            table.add_row(
+                escape(job[:8]),
+                escape(visible(last.who)),
+                str(len(entries)),
+                escape(words(last)),
+                f"{sum(entry.boxes for entry in entries):,}",
+                str(min(groups)) if groups else "",
+                f"{sum(entry.seconds for entry in entries):.1f}",
+            )
+        return table
+
+    def _say(self, text: str) -> None:
+        self._console.print(escape(visible(text)), highlight=False)
+
+
+def words(entry: Entry) -> str:
+    parts = [f"question {entry.number}, {entry.kind}"]
+    parts += [f"K = {entry.n_clusters}"] if entry.n_clusters else []
+    parts += [f"{entry.boxes} boxes"] if entry.boxes else []
+    parts += [f"{entry.points} points"] if entry.points else []
+    return ", ".join(parts)
+
+
+def decide(approvals: Approvals, console: Console, asked: Asked) -> None:
+    """Ask the owner at the keyboard; anything but a clear yes is a no."""
+    console.print(escape(visible(asked.in_words())), highlight=False)
+    try:
+        word = console.input("Approve this job? [y/N] ")
+    except EOFError:
+        word = ""
+    decision = APPROVED if word.strip().lower() in ("y", "yes") else REFUSED
+    approvals.decide(asked.job, decision)
+    console.print(f"The job is {decision}.")
+
+
+def log_table(entries: list[Entry]) -> Table:
+    """The site's log for people."""
+    columns = ("time", "who", "run", "number", "kind", "n_clusters", "boxes", "points", "smallest_group", "digest")
+    table = Table(title=f"{len(entries)} requests", title_justify="left")
+    for heading in (*columns, "outcome"):
+        table.add_column(heading.replace("n_clusters", "K").replace("_", " "), overflow="fold")
+    for entry in entries:
+        told = describe(entry)
+        table.add_row(*(escape(visible(str(told[name]))) for name in (*columns, "outcome")))
+    return table
