@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,80 +11,30 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from .core.arrays import Array
+from .core.errors import InvalidInput
 from .core.problem import Domain, Problem
+from .core.result import FitResult, Regions, SiteShare
 from .core.symmetry import Rule
 from .core.topology import Edge
-from .legacy.certificate import Certificate
-from .legacy.checkpoint import Checkpoint
-from .legacy.prover import Prover
-from .legacy.virtual_nodes import split_problem
-from .paper.loop import Coordinator, OnRound
+from .paper.dual.registry import METHODS as PAPER_METHODS
+from .paper.loop import maximise_dual
 from .paper.primal import canonical_order
-from .paper.settings import Settings
-from .paper.trace import RoundRecord, Trace
+from .paper.settings import PaperSettings
 from .paper.worker import PaperWorker
+from .protocol.messages import Evaluate, PriceQuery
 from .protocol.transport import Transport
+from .rowprices.engine import Engine
+from .rowprices.proof import certify_tree
+from .rowprices.session import OnStep, Session
+from .rowprices.totals import Totals
+from .site.worker import SiteWorker
 from .transport.channel import Channel
 from .transport.inprocess import InProcessTransport
 from .transport.metered import MeteredTransport
 
-MOST_ROWS = 24  # of a node that is solved whole: exact solves then take milliseconds
-
-
-@dataclass(frozen=True)
-class FitResult:
-    """Centroids with their proof."""
-
-    centroids: Array  # (K, D), in canonical order
-    certificate: Certificate
-    trace: Trace
-    settings: Settings
-    stop_reason: str
-    dual_value: float  # best attained d(λ); a bound only under a valid symmetry rule, and then only up to solver gaps
-    owners: tuple[str, ...]  # of the certificate's nodes: the same names, or the real nodes behind virtual ones
-    node_points: tuple[int, ...]
-    features: tuple[str, ...]  # names of the columns, if the nodes told them
-    node_counts: Array  # (N, K): weight of each node's rows in each cluster
-    rounds: int
-    boxes: int
-    bytes_up: int
-    bytes_down: int
-    seconds: float
-
-    @property
-    def node_names(self) -> tuple[str, ...]:
-        return self.certificate.nodes
-
-    def by_owner(self) -> list[tuple[str, int, float, Array]]:
-        """Name, rows, cost and rows in each cluster of every real node."""
-        assert self.certificate.node_costs is not None
-        rows = zip(self.owners, self.node_points, self.certificate.node_costs, self.node_counts, strict=True)
-        told: dict[str, tuple[int, float, Array]] = {}
-        for owner, n_points, cost, counts in rows:
-            before = told.get(owner, (0, 0.0, np.zeros_like(counts)))
-            told[owner] = (before[0] + n_points, before[1] + float(cost), before[2] + counts)
-        return [(owner, *numbers) for owner, numbers in told.items()]
-
-    @property
-    def lower_bound(self) -> float:
-        return self.certificate.lower
-
-    @property
-    def upper_bound(self) -> float:
-        return self.certificate.upper
-
-    @property
-    def gap(self) -> float:
-        return self.certificate.gap
-
-    @property
-    def certified(self) -> bool:
-        """Whether the gap asked for is proven, under a valid symmetry rule."""
-        return self.settings.symmetry != "nearest" and self.gap <= self.settings.gap
-
-    @property
-    def history(self) -> list[RoundRecord]:
-        return self.trace.records
+ROW_PRICES = "row-prices"
+METHODS = (ROW_PRICES, *PAPER_METHODS)
+TIME_LIMIT = 60.0  # seconds, unless another is asked for
 
 
 def fit(
@@ -94,119 +43,187 @@ def fit(
     *,
     weights: Mapping[str, ArrayLike] | None = None,
     domain: Domain | None = None,
-    method: str = "proximal",
-    solver: str = "exact",
-    symmetry: Rule = "order",
-    topology: str | Sequence[Edge] = "line",
     gap: float = 1e-4,
-    time_limit: float | None = None,
-    max_rounds: int | None = None,
+    time_limit: float | None = TIME_LIMIT,
     seed: int = 0,
-    n_threads: int | None = None,
     init: ArrayLike | None = None,
-    most_rows: int | None = MOST_ROWS,
-    runtime: Transport | None = None,
-    on_round: OnRound | None = None,
+    features: Sequence[str] = (),
+    folder: Path | None = None,
+    on_step: OnStep | None = None,
+    method: str = ROW_PRICES,
+    transport: Transport | None = None,
+    **paper: Any,
 ) -> FitResult:
-    """Cluster rows that lie at several nodes, here all in this process.
+    """Cluster rows that lie at several sites, here all in this process.
 
-    A node with more than `most_rows` rows takes part as several smaller ones (see `virtual_nodes`): their problems are
-    solved in milliseconds. None leaves every node whole.
+    `folder` is where the sites' private price files go (`prices-SITE.npz`, for `consentroid verify`); without one none is
+    kept. `paper` are settings of the paper's methods: solver, symmetry, topology, max_rounds, ...
 
     >>> result = fit({"a": [[0.0], [1.0]], "b": [[10.0], [11.0]]}, n_clusters=2)
     >>> result.certified, result.centroids.ravel().tolist()
     (True, [0.5, 10.5])
     """
     problem = Problem.checked(rows, n_clusters, domain, weights)
-    settings = Settings(
-        n_clusters=n_clusters,
-        method=method,
-        solver=solver,
-        symmetry=symmetry,
-        topology=topology,
-        gap=gap,
-        time_limit=math.inf if time_limit is None else time_limit,
-        max_rounds=max_rounds,
-        seed=seed,
-    )
-    if runtime is not None:
-        return run(runtime, settings, domain=problem.domain, init=init, on_round=on_round)
-    return fit_problem(problem, settings, most_rows=most_rows, n_threads=n_threads, init=init, on_round=on_round)
-
-
-def fit_problem(
-    problem: Problem,
-    settings: Settings,
-    *,
-    features: Sequence[str] = (),
-    most_rows: int | None = MOST_ROWS,
-    n_threads: int | None = None,
-    **options: Any,
-) -> FitResult:
-    """A checked problem in this process; `options` go to `run`."""
-    parts, owners = (problem, problem.names) if most_rows is None else split_problem(problem, most_rows)
-    workers = [PaperWorker(node, features) for node in parts.nodes]
-    runtime = MeteredTransport(InProcessTransport(workers, n_threads))
+    options: dict[str, Any] = dict(
+        domain=problem.domain, gap=gap, time_limit=time_limit, seed=seed, init=init, features=features,
+        on_step=on_step, method=method, **paper,
+    )  # fmt: skip
+    if transport is not None:
+        return run(transport, n_clusters, **options)
+    worker = SiteWorker if method == ROW_PRICES else PaperWorker
+    files = [None if folder is None else Path(folder) / f"prices-{node.name}.npz" for node in problem.nodes]
+    workers = [worker(node, features, file) for node, file in zip(problem.nodes, files, strict=True)]
+    inside = MeteredTransport(InProcessTransport(workers))
     try:
-        result = run(runtime, settings, domain=problem.domain, features=features, **options)
+        return run(inside, n_clusters, **options)
     finally:
-        runtime.close()
-    return replace(result, owners=owners)
+        inside.close()
 
 
 def run(
-    runtime: Transport,
-    settings: Settings,
+    transport: Transport,
+    n_clusters: int,
     *,
     domain: Domain | None = None,
-    features: Sequence[str] = (),
+    gap: float = 1e-4,
+    time_limit: float | None = TIME_LIMIT,
+    seed: int = 0,
     init: ArrayLike | None = None,
-    on_round: OnRound | None = None,
-    checkpoint: Path | None = None,
-    resume: bool = False,
+    features: Sequence[str] = (),
+    on_step: OnStep | None = None,
+    method: str = ROW_PRICES,
+    regions: bool = True,
+    **paper: Any,
 ) -> FitResult:
-    """The same over any transport: agree on the domain, run the paper's loop, then branch until the gap is proven."""
-    channel = Channel(runtime)
-    agreed = channel.agree(settings.n_clusters, domain, features)
-    saved = None if checkpoint is None else Checkpoint(checkpoint, settings)
-    coordinator = Coordinator(channel, agreed, settings, on_round, None if saved is None else saved.save)
-    if resume and saved is not None:
-        coordinator.resume(saved.load(coordinator.initial_state()))
-    elif init is not None:
-        coordinator.run_state.candidates = np.array(init, dtype=float).reshape(1, settings.n_clusters, -1)
-    coordinator.run_state.certificate.resolution = channel.resolution(agreed)
-    try:
-        coordinator.maximise_dual()
-        unfinished = coordinator.run_state.stop_reason in ("dual_optimal", "dual_stalled", None)
-        if settings.prove and unfinished and coordinator.run_state.symmetry.valid:
-            Prover(coordinator).prove()
-    except KeyboardInterrupt:  # what was proven stays proven
-        coordinator.run_state.stop_reason = "interrupted"
-        if coordinator.run_state.certificate.centroids is None:
-            raise
-    return _result(coordinator, channel)
+    """The same over any transport: agree on the domain, then run the engine asked for."""
+    if method not in METHODS:
+        raise InvalidInput(f"unknown method '{method}'; choose one of {', '.join(METHODS)}")
+    check_gap(gap)
+    seconds = math.inf if time_limit is None else float(time_limit)
+    if not seconds > 0:
+        raise InvalidInput(f"time_limit={time_limit} must be a positive number of seconds")
+    channel = Channel(transport)
+    agreed = channel.agree(n_clusters, domain, features)
+    first = None if init is None else np.array(init, dtype=float).reshape(n_clusters, -1)
+    asked = {"n_clusters": n_clusters, "method": method, "gap": gap, "time_limit": time_limit, "seed": seed, **paper}
+    if method != ROW_PRICES:
+        settings = PaperSettings(n_clusters, method, gap=gap, time_limit=seconds, seed=seed, **paper)
+        return _paper(channel, agreed, settings, first, on_step, asked)
+    if paper:
+        raise InvalidInput(f"{', '.join(sorted(paper))} belong to the paper's methods; choose one with method=")
+    return _row_prices(channel, agreed, n_clusters, gap, seconds, seed, first, on_step, asked)
 
 
-def _result(coordinator: Coordinator, channel: Channel) -> FitResult:
-    run_state = coordinator.run_state
-    certificate = run_state.certificate
-    assert certificate.centroids is not None
-    assert run_state.incumbent_counts is not None
-    order = canonical_order(certificate.centroids)
+def check_gap(gap: float) -> None:
+    if not 0.0 <= gap < 1.0:
+        raise InvalidInput(f"gap={gap} must be a fraction from 0 up to, not including, 1")
+
+
+def _row_prices(
+    channel: Channel,
+    domain: Domain,
+    n_clusters: int,
+    gap: float,
+    seconds: float,
+    seed: int,
+    init: Array | None,
+    on_step: OnStep | None,
+    asked: dict[str, Any],
+) -> FitResult:
+    totals = Totals(channel.ask_prices)
+    session = Session(totals, domain, n_clusters, gap, seconds, np.random.default_rng(seed), on_step)
+    session.n_rows = sum(description.n_points for description in channel.described)
+    engine = Engine(session)
+    root = engine.run(init)
+    certificate = None
+    features = next((d.features for d in channel.described if d.features), ())
+    _take_site_costs(session)
+    if root is not None:
+        certificate = certify_tree(session, root, engine.root_cell, channel.nodes, features)
+    session.enter("done")
+    assert session.centroids is not None
+    assert session.counts is not None
+    assert session.stop_reason is not None
+    order = canonical_order(session.centroids)
+    found: Regions | None = engine.regions
     return FitResult(
-        centroids=certificate.centroids[order],
+        centroids=session.centroids[order],
+        lower_bound=session.lower,
+        upper_bound=session.upper,
+        gap_asked=gap,
+        stop_reason=session.stop_reason,
+        method=ROW_PRICES,
+        bound_from=session.bound_from,
+        sites=_shares(channel, session.site_costs, session.site_counts, order),
+        features=tuple(features),
+        counts=session.counts[order],
         certificate=certificate,
-        trace=run_state.trace,
-        settings=coordinator.settings,
-        stop_reason=run_state.stop_reason or "interrupted",
-        dual_value=run_state.dual_value,
-        owners=certificate.nodes,
-        node_points=tuple(description.n_points for description in channel.described),
-        features=next((d.features for d in channel.described if d.features), ()),
-        node_counts=run_state.incumbent_counts[:, order],
-        rounds=channel.round,
-        boxes=1 if run_state.tree is None else run_state.tree.n_evaluated,
+        regions=None if found is None else Regions(found.lower[order], found.upper[order], found.tolerance),
+        trace=tuple(session.trace),
+        settings=asked,
+        rounds=channel.exchanges,
+        boxes=session.boxes_done,
+        cells=session.cells_done,
         bytes_up=channel.bytes_up,
         bytes_down=channel.bytes_down,
-        seconds=coordinator.seconds,
+        seconds=session.seconds,
+        phases={name: took for name, took in session.phases.items() if name != "done"},
     )
+
+
+def _take_site_costs(session: Session) -> None:
+    """Each site's own cost and counts at the centroids found, once."""
+    assert session.centroids is not None
+    replies = session.totals.ask_each(PriceQuery(0, evaluate=Evaluate(session.centroids[None])))
+    parts = [reply.evaluated for reply in replies if reply.evaluated is not None]
+    session.site_costs = np.array([part.costs[0] for part in parts])
+    session.site_counts = np.array([part.counts[0] for part in parts])
+
+
+def _shares(channel: Channel, costs: Array | None, counts: Array | None, order: Any) -> tuple[SiteShare, ...]:
+    return tuple(
+        SiteShare(
+            description.node,
+            description.n_points,
+            None if costs is None else float(costs[i]),
+            None if counts is None else counts[i][order],
+        )
+        for i, description in enumerate(channel.described)
+    )
+
+
+def _paper(
+    channel: Channel,
+    domain: Domain,
+    settings: PaperSettings,
+    init: Array | None,
+    on_step: OnStep | None,
+    asked: dict[str, Any],
+) -> FitResult:
+    outcome = maximise_dual(channel, domain, settings, on_step, init)
+    order = np.arange(settings.n_clusters)
+    return FitResult(
+        centroids=outcome.centroids,
+        lower_bound=min(max(outcome.lower, 0.0), outcome.upper),
+        upper_bound=outcome.upper,
+        gap_asked=settings.gap,
+        stop_reason=outcome.stop_reason,
+        method=settings.method,
+        bound_from="dual decomposition",
+        sites=_shares(channel, outcome.node_costs, outcome.node_counts, order),
+        features=next((d.features for d in channel.described if d.features), ()),
+        counts=outcome.node_counts.sum(axis=0),
+        certificate=None,
+        regions=None,
+        trace=outcome.trace,
+        settings=asked,
+        rounds=outcome.rounds,
+        boxes=0,
+        cells=0,
+        bytes_up=outcome.bytes_up,
+        bytes_down=outcome.bytes_down,
+        seconds=outcome.seconds,
+    )
+
+
+__all__ = ["METHODS", "Edge", "FitResult", "Rule", "fit", "run"]

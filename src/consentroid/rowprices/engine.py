@@ -13,15 +13,16 @@ import heapq
 import numpy as np
 
 from ..core.arrays import Array
-from ..core.result import StopReason
+from ..core.result import Regions, StopReason
 from ..protocol.messages import Moments, PriceQuery
 from .bundle import Bundle
 from .cells import Cell, Node, frontier, most_fractional
 from .columns import Columns
 from .coordinates import Axes
-from .incumbents import lloyd, split_starts, swaps
+from .incumbents import evaluate, lloyd, split_starts, swaps
 from .search import CellSearch
 from .session import OutOfTime, Session
+from .totals import total
 
 
 class Engine:
@@ -29,14 +30,15 @@ class Engine:
         self.session = session
         self.columns = Columns(session.totals, session.domain.n_features)
         self._next_slot = 0
+        self.regions: Regions | None = None
 
     # ------------------------------------------------------------------ the loop
 
-    def run(self) -> Node | None:
+    def run(self, init: Array | None = None) -> Node | None:
         """Find, prove, branch; the root of the tree of cells, or None if there was no time for one."""
         session, root = self.session, None
         try:
-            self._find_incumbent()
+            self._find_incumbent(init)
             root = self._root()
             waiting = [(root.bound, 0, root, None)]
             while waiting and not session.proven:
@@ -135,9 +137,11 @@ class Engine:
 
     # ------------------------------------------------------------------ beginning
 
-    def _find_incumbent(self) -> None:
-        """Axes from the moments of all rows, then Lloyd from several starts."""
+    def _find_incumbent(self, init: Array | None) -> None:
+        """Axes from the moments of all rows, then Lloyd from several starts, among them the given one."""
         session = self.session
+        if init is not None:
+            evaluate(session, init[None])
         reference = 0.5 * session.domain.lower + 0.5 * session.domain.upper
         moments = session.totals.ask(PriceQuery(0, moments=Moments(reference))).moments
         assert moments is not None
@@ -145,6 +149,8 @@ class Engine:
         scatter = moments.products / moments.weight - np.outer(mean, mean)
         values, vectors = np.linalg.eigh(0.5 * (scatter + scatter.T))
         self.spread = vectors * np.sqrt(np.maximum(values, 0.0))
+        if init is not None:
+            lloyd(session, init[None], self.spread)
         if session.centroids is None or session.n_clusters > 1:
             candidates = split_starts(session, reference + mean, self.spread)
             ended = lloyd(session, candidates, self.spread, keep=2)
@@ -159,8 +165,11 @@ class Engine:
         session.note()
 
     def _locate(self, axes: Axes) -> None:
-        located = self.session.totals.ask(PriceQuery(0, coordinates=axes.coordinates)).located
+        query = PriceQuery(0, coordinates=axes.coordinates)
+        replies = self.session.totals.ask_each(query)
+        located = total(query, replies).located
         assert located is not None
+        self.session.site_errors = np.array([reply.located.scatter_error for reply in replies if reply.located])
         self.session.axes = axes.with_error(located.scatter_error)
 
     def _root(self) -> Node:

@@ -39,6 +39,9 @@ class Session:
     upper: float = float("inf")
     lower: float = 0.0
     bound_from: str = "none"
+    site_costs: Array | None = None  # (N,) of the incumbent, where sites answer in the open
+    site_counts: Array | None = None  # (N, K)
+    site_errors: Array | None = None  # (N,) what rounding the coordinates can cost
     # change with every exchange
     phase: str = "incumbent"
     boxes_done: int = 0
@@ -48,6 +51,7 @@ class Session:
     trace: list[Step] = field(default_factory=list)
     phases: dict[str, float] = field(default_factory=dict)
     stop_reason: StopReason | None = None
+    n_rows: int = 0
     _noted: float = 0.0
 
     # ------------------------------------------------------------------ clock

@@ -42,6 +42,9 @@ class SearchTree:
         claimed: list[int] = []
         cut_box: list[int] = []
         used: list[Cut] = []
+        slab_box: list[int] = []
+        slabs: list[Cut] = []
+        closed: list[bool] = []
         pending = [0]
         while pending:
             box = pending.pop()
@@ -51,7 +54,10 @@ class SearchTree:
                 records.append((SHRUNK, 0, 0, 0.0, 0.0))
                 cut_box += [len(claimed)] * sum(cut[0] == STATIONARY for cut in cuts)
                 used += [cut for cut in cuts if cut[0] == STATIONARY]
+                slab_box += [len(claimed)] * sum(cut[0] == COST for cut in cuts)
+                slabs += [cut for cut in cuts if cut[0] == COST]
                 claimed.append(box)
+                closed.append(False)
             if box in self.splits:
                 axis, value = self.splits[box]
                 records.append((SPLIT, axis, 0, value, 0.0))
@@ -61,32 +67,50 @@ class SearchTree:
                 cut_box.append(len(claimed))
                 used.append((STATIONARY, axis, side, at, mu))
                 claimed.append(box)
+                closed.append(False)
             elif box not in self.children:
                 records.append((CLOSED, 0, 0, 0.0, 0.0))
                 claimed.append(box)
+                closed.append(True)
             pending += reversed(self.children.get(box, ()))
-        kind, axis, side, value, mu = zip(*records, strict=True)
-        _, cut_axis, cut_side, cut_at, cut_mu = zip(*used, strict=True) if used else ((), (), (), (), ())
-        integers = [np.array(part, dtype=np.int64) for part in (kind, axis, side, cut_box, cut_axis, cut_side)]
-        numbers = [np.array(part, dtype=float) for part in (value, mu, cut_at, cut_mu)]
         return Preorder(
-            *integers[:3], *numbers[:2], np.array(claimed, dtype=np.int64), *integers[3:], *numbers[2:],
-            lower=np.array([self.lower[b] for b in claimed]), upper=np.array([self.upper[b] for b in claimed]),
-        )  # fmt: skip
+            records=Cuts.of(records),
+            lower=np.array([self.lower[b] for b in claimed]),
+            upper=np.array([self.upper[b] for b in claimed]),
+            closed=np.array(closed, dtype=bool),
+            cut_box=np.array(cut_box, dtype=np.int64),
+            cuts=Cuts.of(used),
+            slab_box=np.array(slab_box, dtype=np.int64),
+            slabs=Cuts.of(slabs),
+        )
+
+
+@dataclass(frozen=True)
+class Cuts:
+    """Records or cuts, one array for each of their numbers."""
+
+    kind: NDArray[np.int64]
+    axis: NDArray[np.int64]
+    side: NDArray[np.int64]
+    at: Array
+    mu: Array
+
+    @classmethod
+    def of(cls, cuts: list[Cut]) -> Cuts:
+        kind, axis, side, at, mu = zip(*cuts, strict=True) if cuts else ((), (), (), (), ())
+        whole = [np.array(part, dtype=np.int64) for part in (kind, axis, side)]
+        return cls(*whole, np.array(at, dtype=float), np.array(mu, dtype=float))
 
 
 @dataclass(frozen=True)
 class Preorder:
-    kind: NDArray[np.int64]
-    axis: NDArray[np.int64]
-    side: NDArray[np.int64]
-    value: Array
-    mu: Array
-    claimed: NDArray[np.int64]  # boxes on which something is claimed, in order
-    cut_box: NDArray[np.int64]  # for each stationarity cut: index into `claimed`
-    cut_axis: NDArray[np.int64]
-    cut_side: NDArray[np.int64]
-    cut_at: Array
-    cut_mu: Array
+    records: Cuts
+    # boxes on which something is claimed, in order
     lower: Array  # (claimed, D)
     upper: Array
+    closed: NDArray[np.bool_]  # closed by its own minorant
+    # stationarity cuts and cost cuts, each with the index of its box
+    cut_box: NDArray[np.int64]
+    cuts: Cuts
+    slab_box: NDArray[np.int64]
+    slabs: Cuts
