@@ -15,7 +15,16 @@ from itertools import product
 import numpy as np
 
 from consentroid.certificate.document import (
-    CLOSED, CLOSED_BY_CUT, COST_CUT, SHRUNK, SPLIT, STATIONARY_CUT, BoxTree, CellProof, Certificate, LeafProof,
+    CLOSED,
+    CLOSED_BY_CUT,
+    COST_CUT,
+    SHRUNK,
+    SPLIT,
+    STATIONARY_CUT,
+    BoxTree,
+    CellProof,
+    Certificate,
+    LeafProof,
     price_digest,
 )  # fmt: skip
 
@@ -191,6 +200,21 @@ def f_value(y, w, prices, point):
     return float(sum(wi @ np.minimum(((yi - point) ** 2).sum(1) - li, 0) for yi, wi, li in zip(y, w, prices)))
 
 
+def equal_profits(y, w, centres, share):
+    """Prices under which the clusters of these centres all have the same profit: tight where clusters are clear."""
+    distances = [((part[:, None] - centres[None]) ** 2).sum(2) for part in y]
+    nearest = [part.argmin(1) for part in distances]
+    mass = np.zeros(len(centres))
+    for k, v in zip(nearest, w):
+        np.add.at(mass, k, v)
+    if len(centres) == 1:
+        return [part[:, 0] + part.max() + 1e-3 for part in distances]
+    sorted_distances = [np.sort(part, axis=1) for part in distances]
+    room = [(part[:, 1] - part[:, 0]) * mass[k] for part, k in zip(sorted_distances, nearest)]
+    profit = share * min(part.min() for part in room)
+    return [part[:, 0] + profit / mass[k] for part, k in zip(sorted_distances, nearest)]
+
+
 def prove(
     rows: dict[str, np.ndarray],
     centroids: np.ndarray,
@@ -205,6 +229,7 @@ def prove(
     most_boxes: int = 400,
     slack: float = 1e-6,
     wobble: float = 0.0,
+    share: float = 0.3,
     seed: int = 0,
 ) -> tuple[Certificate, dict[str, np.ndarray]]:
     """An honest certificate and the sites' prices. `branches`: how often a leaf of the tree of cells is branched."""
@@ -237,12 +262,7 @@ def prove(
     price_rows = [[] for _ in names]
     leaves = []
     for path, cells in nodes:
-        prices = []
-        for part in y:
-            distances = np.sort(((part[:, None] - centres[None]) ** 2).sum(2), axis=1)
-            second = distances[:, 1] if n_clusters > 1 else 2 * distances[:, 0] + 1e-3
-            lam = 0.5 * (distances[:, 0] + second)
-            prices.append(lam * np.exp(wobble * rng.standard_normal(len(lam))))
+        prices = [lam * np.exp(wobble * rng.standard_normal(len(lam))) for lam in equal_profits(y, w, centres, share)]
         proofs, exact = [], Fraction(0)
         totals = np.array([math.fsum(v * lam) * (1 - SLACK) for v, lam in zip(w, prices)])
         for total in totals:

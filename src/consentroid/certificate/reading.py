@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 
 from ..core.arrays import Array
 from ..core.errors import CertificateInvalid, InvalidInput
+from ..core.names import Kind, check_name, visible
 from .document import VERSION, BoxTree, CellProof, Certificate, LeafProof, fingerprint_of
 
 MOST_BYTES = 2**30  # of a file
-LONGEST_NAME = 100
 LARGEST_COORDINATE = 1e150  # its square is still a number
 LARGEST_COST = 1e300
 
@@ -64,8 +64,8 @@ def certificate_from(document: Any) -> Certificate:
     if type(version) is not int or version != VERSION:
         raise CertificateInvalid(f"consentroid_certificate: this program reads version {VERSION}, not {_show(version)}")
     _fields(document, FIELDS, "the certificate")
-    sites = _names(document["sites"], "sites", site_name)
-    features = _names(document["features"], "features", feature_name)
+    sites = _names(document["sites"], "sites", "site")
+    features = _names(document["features"], "features", "column")
     n, d = len(sites), len(features)
     k = _integer(document["n_clusters"], "n_clusters", 1, 10**9)
     coordinates = document["coordinates"]
@@ -100,16 +100,6 @@ def certificate_from(document: Any) -> Certificate:
     if document["fingerprint"] != fingerprint_of(document):
         raise CertificateInvalid("fingerprint: the certificate was altered after it was written")
     return result
-
-
-def site_name(name: Any) -> bool:
-    """Letters, digits, '._-' and spaces: names appear in commands, file names and reports."""
-    return feature_name(name) and all(c.isalnum() or c in "._- " for c in name) and name.strip(" .") == name
-
-
-def feature_name(name: Any) -> bool:
-    """One printable line: no control characters, nothing invisible; '(cm)' and '/' are common in column names."""
-    return isinstance(name, str) and 0 < len(name) <= LONGEST_NAME and name.isprintable()
 
 
 def _leaf(leaf: Any, place: str, k: int, n: int, d: int) -> LeafProof:
@@ -212,13 +202,14 @@ def _fields(section: Any, names: tuple[str, ...], place: str) -> None:
             raise CertificateInvalid(f"{place}: unknown field {_show(name)}")
 
 
-def _names(value: Any, place: str, allowed: Any) -> tuple[str, ...]:
-    if not isinstance(value, list) or not value:
+def _names(value: Any, place: str, kind: Kind) -> tuple[str, ...]:
+    if not isinstance(value, list) or not value or not all(isinstance(name, str) for name in value):
         raise CertificateInvalid(f"{place}: must be a list of names")
     for name in value:
-        if not allowed(name):
-            what = "letters, digits, '._-' and spaces" if place == "sites" else "printable characters"
-            raise CertificateInvalid(f"{place}: {_show(name)} is no name; names are 1 to {LONGEST_NAME} {what}")
+        try:
+            check_name(name, kind, place)
+        except InvalidInput as error:
+            raise CertificateInvalid(str(error)) from None
     if len(set(value)) < len(value):
         raise CertificateInvalid(f"{place}: a name occurs twice")
     return tuple(value)
@@ -311,5 +302,4 @@ def _show(value: Any) -> str:
 
 
 def _plain(text: str) -> str:
-    shown = "".join(c if c.isprintable() else "?" for c in text[:80])
-    return shown + ("…" if len(text) > 80 else "")
+    return visible(text[:80]) + ("…" if len(text) > 80 else "")

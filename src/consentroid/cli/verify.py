@@ -13,8 +13,9 @@ from rich.table import Table as Listing
 
 from ..certificate.document import Certificate
 from ..core.errors import CertificateInvalid, InvalidInput
+from ..core.names import visible
 from ..data.tables import Table, read_table
-from ..report.wording import percent
+from ..report.wording import at_least, percent
 from ..verify import Report
 from ..verify import verify as verify_certificate
 from .console import console
@@ -45,11 +46,11 @@ def verify(
         report = _checked(certificate, node or [], prices or [], columns, weights, time_limit, require_all)
     except CertificateInvalid as error:
         if not as_json:
-            raise CertificateInvalid(printable(str(error))) from None
-        typer.echo(json.dumps({"outcome": "refuted", "reason": printable(str(error))}))
+            raise CertificateInvalid(visible(str(error))) from None
+        typer.echo(json.dumps({"outcome": "refuted", "reason": visible(str(error))}))
         raise typer.Exit(1) from None
     except InvalidInput as error:  # a name or path may hold anything
-        raise InvalidInput(printable(str(error))) from None
+        raise InvalidInput(visible(str(error))) from None
     if as_json:
         typer.echo(json.dumps(report_as_dict(report), allow_nan=False))
     else:
@@ -139,7 +140,7 @@ def sentence(report: Report) -> str:
     if report.lower_bound is not None and report.upper_bound is not None and report.verified:
         return (
             f"Verified: no clustering of these rows into {report.n_clusters} clusters costs less than "
-            f"{_below(report.lower_bound)}; the centroids given are at most {percent(report.gap)} away from it."
+            f"{at_least(report.lower_bound)}; the centroids given are at most {percent(report.gap)} away from it."
         )
     if not report.finished:
         return "Not checked in time, nothing found to be wrong; allow more with --time-limit."
@@ -148,7 +149,7 @@ def sentence(report: Report) -> str:
     held = f" The claims of {', '.join(checked)} hold on the rows given." if checked else ""
     rest = (
         f" If the claims of {', '.join(report.unchecked)} hold as well, no clustering costs less than "
-        f"{_below(report.conditional_bound)}."
+        f"{at_least(report.conditional_bound)}."
         if report.conditional_bound is not None
         else ""
     )
@@ -163,19 +164,8 @@ def show(report: Report) -> None:
     for site in report.sites:
         rows = "not given" if site.n_rows is None else str(site.n_rows)
         cost = "–" if site.cost is None else f"{site.cost:.10g}"
-        listing.add_row(escape(printable(site.name)), rows, cost, "yes" if site.checked else "no")
+        listing.add_row(escape(visible(site.name)), rows, cost, "yes" if site.checked else "no")
     console.print(listing)
     console.print(f"leaves, boxes  {report.n_leaves}, {report.n_boxes}")
     console.print(f"fingerprint    {report.fingerprint}", highlight=False)
-    console.print(f"[bold]{escape(printable(sentence(report)))}[/bold]", highlight=False)
-
-
-def printable(text: str) -> str:
-    """No control characters: names and paths come from files and must not steer the terminal."""
-    return "".join(c if c.isprintable() else "?" for c in text)
-
-
-def _below(bound: float) -> str:
-    """Ten digits of a lower bound, never above it."""
-    text = f"{bound:.10g}"
-    return text if float(text) <= bound else f"{math.nextafter(bound * (1 - 1e-9), 0.0):.10g}"
+    console.print(f"[bold]{escape(visible(sentence(report)))}[/bold]", highlight=False)

@@ -95,6 +95,8 @@ def verify(
     started = time.perf_counter()
     document = _read(certificate)
     rows, prices, weights = rows or {}, prices or {}, weights or {}
+    if not time_limit >= 0.0:
+        raise InvalidInput(f"the time limit {time_limit} is not a number of seconds")
     for name in (*rows, *prices, *weights):
         if name not in document.sites:
             raise InvalidInput(f"the certificate knows no site '{name}'; its sites are {', '.join(document.sites)}")
@@ -109,18 +111,21 @@ def verify(
     check = _Check(document, tick)
     finished = True
     try:
-        check.statements()
-        check_cover(document, tick)
-        for name, table in rows.items():
-            tick()
-            check.add_site(site_rows(document, name, table, weights.get(name), prices.get(name)))
-        if require_all:
-            for site in check.given.values():
-                if site.prices is None:
-                    raise InvalidInput(f"site '{site.name}': {site.reason}")
-        check.bounds()
+        with np.errstate(over="raise", invalid="raise", divide="raise", under="ignore"):
+            check.statements()
+            check_cover(document, tick)
+            for name, table in rows.items():
+                tick()
+                check.add_site(site_rows(document, name, table, weights.get(name), prices.get(name)))
+            if require_all:
+                for site in check.given.values():
+                    if site.prices is None:
+                        raise InvalidInput(f"site '{site.name}': {site.reason}")
+            check.bounds()
     except OutOfTime:
         finished = False
+    except (FloatingPointError, OverflowError):
+        raise CertificateInvalid("nothing is proven: numbers overflow") from None
     return replace(check.report(finished), seconds=time.perf_counter() - started)
 
 

@@ -48,8 +48,7 @@ class SiteRows:
         """Σ w λ, rounded down: products round once, and their sum once."""
         if self.prices is None or number >= len(self.prices):
             raise CertificateInvalid(f"prices {number}: the price file of site '{self.name}' has no such row")
-        with np.errstate(over="ignore", under="ignore"):
-            total = math.fsum(self.w * self.prices[number]) * (1.0 - 4.0 * UNIT) - len(self.w) * 1e-300
+        total = math.fsum(self.w * self.prices[number]) * (1.0 - 4.0 * UNIT) - len(self.w) * 1e-300
         if not math.isfinite(total):
             raise CertificateInvalid(f"site '{self.name}': its prices overflow")
         return max(total, 0.0)
@@ -58,14 +57,13 @@ class SiteRows:
 def site_rows(
     certificate: Certificate, name: str, rows: ArrayLike, weights: ArrayLike | None, prices: Path | ArrayLike | None
 ) -> SiteRows:
-    """Validate the rows, locate them, and read the site's prices."""
+    """Validate the rows, locate them, and read the site's prices; overflow raises (`verify` traps it)."""
     x, w, n_rows = _checked(certificate, name, rows, weights)
     _inside_domain(certificate, name, x)
     try:
-        with np.errstate(over="raise", invalid="raise", divide="raise", under="ignore"):
-            y, errors = _located(certificate, name, x)
-            scatter_error = math.fsum(w * errors**2) * (1.0 + 16.0 * UNIT)
-            least_cost, cost = _cost(x, w, certificate.centroids)
+        y, errors = _located(certificate, name, x)
+        scatter_error = math.fsum(w * errors**2) * (1.0 + 16.0 * UNIT)
+        least_cost, cost = _cost(x, w, certificate.centroids)
     except (FloatingPointError, OverflowError):
         raise CertificateInvalid(f"site '{name}': its rows overflow in the certificate's coordinates") from None
     known, reason = None, ""
