@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .certification import Certification, certify
+    from .comparison import compare
     from .core.errors import ConsentroidError
     from .core.problem import Domain
     from .data.preprocessing import prepare
     from .data.tables import read_table
     from .estimator import FederatedKMeans
-    from .evaluation.baselines import compare
-    from .evaluation.quality import select_k
     from .fitting import FitResult, fit
     from .report.html import write_report
+    from .selection import select_k
 
 __version__ = "0.1.0"
 
@@ -27,11 +27,11 @@ _HOME = {
     "FederatedKMeans": "estimator",
     "FitResult": "fitting",
     "certify": "certification",
-    "compare": "evaluation.baselines",
+    "compare": "comparison",
     "fit": "fitting",
     "prepare": "data.preprocessing",
     "read_table": "data.tables",
-    "select_k": "evaluation.quality",
+    "select_k": "selection",
     "write_report": "report.html",
 }
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import calinski_harabasz_score, davies_bouldin_score, silhouette_score
 
+from consentroid.core.arrays import nearest
 from consentroid.core.errors import InvalidInput
-from consentroid.evaluation.quality import Selection, nearest, quality, select_k
+from consentroid.evaluation.quality import quality
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(2, 5), st.integers(1, 4), st.integers(1, 4))
@@ -63,23 +62,3 @@ def test_clusters_of_one_row_and_equal_rows() -> None:
 def test_features_must_agree() -> None:
     with pytest.raises(InvalidInput, match="node 'a' has 2 features, the centroids have 1"):
         quality({"a": np.zeros((3, 2))}, [[0.0]])
-
-
-def test_select_k_knows_the_band(tmp_path: Path) -> None:
-    rng = np.random.default_rng(0)
-    centres = np.array([[0.0, 0.0], [8.0, 0.0], [0.0, 8.0]])
-    rows = {name: centres[np.arange(12) % 3] + rng.normal(size=(12, 2)) for name in ("a", "b")}
-    selection = select_k(rows, range(1, 5), seed=0)
-    assert [choice.n_clusters for choice in selection.choices] == [1, 2, 3, 4]
-    for choice in selection.choices:
-        assert choice.lower <= choice.upper
-        assert choice.certified
-    assert all(a.upper >= b.upper and a.lower >= b.lower for a, b in itertools.pairwise(selection.choices))
-    assert {selection.best(index).n_clusters for index in ("silhouette", "davies_bouldin", "calinski_harabasz")} == {3}
-    assert selection.plot(tmp_path / "k.png").read_bytes()[:4] == b"\x89PNG"
-    with pytest.raises(InvalidInput, match="unknown index 'elbow'"):
-        selection.best("elbow")
-    with pytest.raises(InvalidInput, match="at least two clusters"):
-        Selection(selection.choices[:1]).best()
-    with pytest.raises(InvalidInput, match="at least one number of clusters"):
-        select_k(rows, [])

@@ -2,58 +2,91 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
-from rich.table import Table
 
-from ..report.wording import percent
-from .console import console
-from .fit import node_files, read_nodes
+from .inputs import (
+    ClustersOption,
+    ColumnsOption,
+    DecimalOption,
+    GapOption,
+    ImputeOption,
+    JsonOption,
+    NodeOption,
+    ScaleOption,
+    SeedOption,
+    SeparatorOption,
+    TimeLimitOption,
+    WeightsOption,
+    read_sites,
+)
 
 
 def compare(
-    node: Annotated[list[str], typer.Option(help="NAME=FILE: a node and its rows. Repeat.")],
-    k: Annotated[int, typer.Option("-k", "--clusters", help="Number of clusters.")],
-    columns: Annotated[str | None, typer.Option(help="Comma-separated columns to use, in this order.")] = None,
-    gap: Annotated[float, typer.Option(help="Relative gap that consentroid has to prove.")] = 1e-4,
-    time_limit: Annotated[float, typer.Option(help="Seconds for consentroid.")] = 60.0,
-    seed: Annotated[int, typer.Option(help="Seed of every method's starts.")] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print numbers for machines.")] = False,
-    out: Annotated[Path | None, typer.Option(help="Also write the numbers to this file.")] = None,
+    node: NodeOption,
+    k: ClustersOption,
+    out: Annotated[Path | None, typer.Option(help="Folder for comparison.json and comparison.png.")] = None,
+    columns: ColumnsOption = None,
+    weights: WeightsOption = None,
+    scale: ScaleOption = None,
+    impute: ImputeOption = False,
+    separator: SeparatorOption = None,
+    decimal: DecimalOption = None,
+    gap: GapOption = 1e-4,
+    time_limit: TimeLimitOption = 60.0,
+    seed: SeedOption = 0,
+    as_json: JsonOption = False,
 ) -> None:
     """Set consentroid beside federated Lloyd, plain averaging, k-FED and pooled scikit-learn.
 
-    Example: consentroid compare --node a=a.csv --node b=b.csv -k 3
+    Example: consentroid compare --node a=a.csv --node b=b.csv -k 3 --out comparison
     """
-    from ..evaluation.baselines import compare as compare_methods
-    from ..report.files import check_writable
+    from ..core.extras import require
+    from ..comparison import compare as compare_methods
+    from ..report import plots
+    from ..report.files import output_folder, to_json, write_text
+    from .console import console, notify, print_json
 
-    check_writable(out)
-    rows, _ = read_nodes(node_files(node), columns)
-    comparison = compare_methods(rows, k, gap=gap, time_limit=time_limit, seed=seed)  # type: ignore[arg-type]
-    text = json.dumps(comparison.as_dict(), indent=1)
     if out is not None:
-        out.write_text(text + "\n")
+        require("matplotlib", "plots", "drawing the comparison (--out)")
+        output_folder(out)
+    sites = read_sites(node, columns, weights=weights, separator=separator, decimal=decimal, missing=impute)
+    prepared, notices = sites.prepared(scale, impute)
+    notify(notices)
+    comparison = compare_methods(prepared.rows, k, weights=sites.weights, gap=gap, time_limit=time_limit, seed=seed)
+    document = comparison.as_dict()
+    if out is not None:
+        write_text(out / "comparison.json", to_json(document, indent=1) + "\n")
+        plots.comparison(document, out / "comparison.png")
     if as_json:
-        typer.echo(text)
-        return
-    table = Table(title=f"proven lower bound {comparison.lower_bound:.8g}", caption="gap: to that bound")
+        print_json(document)
+    else:
+        _show(document, out, console)
+
+
+def _show(document: dict[str, Any], out: Path | None, console: Any) -> None:
+    from rich.table import Table
+
+    from ..report.wording import at_least, percent, safe
+
+    table = Table(title=f"proven lower bound {at_least(document['lower_bound'], 8)}", caption="gap: to that bound")
     table.add_column("method")
     for heading in ("cost", "gap", "rounds", "bytes up", "bytes down", "seconds"):
         table.add_column(heading, justify="right")
     table.add_column("rows leave")
-    for line in comparison.lines:
+    for line in document["methods"]:
         table.add_row(
-            line.method,
-            f"{line.cost:.8g}",
-            percent(line.gap),
-            str(line.rounds),
-            f"{line.bytes_up:,}",
-            f"{line.bytes_down:,}",
-            f"{line.seconds:.2f}",
-            "yes" if line.rows_leave else "no",
+            line["method"],
+            f"{line['cost']:.8g}",
+            percent(line["gap"]),
+            f"{line['rounds']:,}",
+            f"{line['bytes_up']:,}",
+            f"{line['bytes_down']:,}",
+            f"{line['seconds']:.2f}",
+            "yes" if line["rows_leave"] else "no",
         )
     console.print(table)
+    if out is not None:
+        console.print(f"Written: {safe(out / 'comparison.json')}, comparison.png", highlight=False, soft_wrap=True)

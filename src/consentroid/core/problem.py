@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .arrays import Array
+from .arrays import Array, squared_distances
 from .errors import InvalidInput
 
 
@@ -28,7 +28,9 @@ class Domain:
     def __post_init__(self) -> None:
         lower, upper = (np.array(side, dtype=float, ndmin=1) for side in (self.lower, self.upper))
         if lower.shape != upper.shape or lower.ndim != 1:
-            raise InvalidInput(f"domain bounds have shapes {lower.shape} and {upper.shape}; give one number a feature")
+            raise InvalidInput(
+                f"domain bounds have shapes {lower.shape} and {upper.shape}; give one number per feature"
+            )
         if not (np.isfinite(lower).all() and np.isfinite(upper).all()):
             raise InvalidInput("domain bounds must be finite numbers")
         if np.any(lower > upper):
@@ -159,5 +161,4 @@ def check_n_clusters(n_clusters: int) -> None:
 
 def clustering_cost(points: Array, weights: Array, centroids: Array) -> float:
     """f_i(m) of `Node_Objective`, from the rows."""
-    squared = ((points[:, None, :] - centroids[None, :, :]) ** 2).sum(axis=2)
-    return float(weights @ squared.min(axis=1))
+    return float(weights @ squared_distances(points, centroids).min(axis=1))

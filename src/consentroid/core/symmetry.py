@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
-from .arrays import Array
+from .arrays import Array, squared_distances
 from .errors import InvalidInput
 
 Rule = Literal["order", "nearest", "none"]
@@ -77,16 +77,25 @@ class Symmetry:
         if self.rule == "order":
             difference = m[:, None, :] - m[None, :, :]
             return bool(np.all(np.einsum("kld,kld->kl", self.normals(len(m)), difference) >= -tolerance))
-        squared = ((m[None, :, :] - r[:, None, :]) ** 2).sum(axis=2)  # [k, l] = ‖m_l − r_k‖²
+        squared = squared_distances(r, m)  # [k, l] = ‖m_l − r_k‖²
         return bool(np.all(np.diag(squared)[:, None] <= squared + tolerance))
 
 
 def alignment(centroids: Array, references: Array) -> NDArray[np.intp]:
     """The permutation of the centroids that minimises Σ_k ‖m_k − r_k‖²."""
-    squared = ((references[:, None, :] - centroids[None, :, :]) ** 2).sum(axis=2)
-    return np.asarray(linear_sum_assignment(squared)[1])
+    return np.asarray(linear_sum_assignment(squared_distances(references, centroids))[1])
 
 
 def align(centroids: Array, references: Array) -> Array:
     """Relabel centroids by `alignment`; the result obeys the order rule."""
     return np.asarray(centroids[alignment(centroids, references)])
+
+
+def canonical_order(centroids: Array) -> NDArray[np.intp]:
+    """Clusters in lexicographic order of their centroids, so that labels do not depend on the run."""
+    return np.lexsort(centroids.T[::-1])
+
+
+def canonical(centroids: Array) -> Array:
+    """Centroids in canonical order."""
+    return np.asarray(centroids[canonical_order(centroids)])

@@ -18,27 +18,23 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..core.arrays import Array
+from ..core.arrays import Array, nearest, squared_distances
 from ..core.errors import InvalidInput
 from ..core.problem import NodeData, Problem, clustering_cost
-from ..fitting import FitResult, fit
-from ..legacy.certificate import relative_gap
-from ..legacy.virtual_nodes import split_nodes
-from ..paper.primal import canonical
+from ..core.symmetry import canonical
 from .local_kmeans import local_kmeans
-from .quality import ClusterSums, nearest
+from .quality import ClusterSums
 
 NUMBER = 8  # bytes
 
 
 @dataclass(frozen=True)
-class Outcome:
+class BaselineResult:
     """What a method found and what it took; `rows_leave` says whether rows had to leave their node."""
 
     method: str
@@ -86,7 +82,7 @@ def run_baseline(
     max_rounds: int = 300,
     tolerance: float = 1e-9,
     local_clusters: int | None = None,
-) -> Outcome:
+) -> BaselineResult:
     """Run one of `BASELINES`.
 
     `tolerance` is the movement of centroids, relative to the domain, that counts as none. `local_clusters` is k-FED's
@@ -101,7 +97,7 @@ def run_baseline(
     )
     started = time.perf_counter()
     centroids = canonical(BASELINES[method](run))
-    return Outcome(
+    return BaselineResult(
         method=method,
         centroids=centroids,
         cost=sum(clustering_cost(node.points, node.weights, centroids) for node in problem.nodes),
@@ -144,7 +140,7 @@ def _k_fed(run: _Run) -> Array:
     centres = np.concatenate(local)
     seeds = local[0]
     while len(seeds) < run.n_clusters:
-        farthest = ((centres[:, None, :] - seeds[None, :, :]) ** 2).sum(axis=2).min(axis=1).argmax()
+        farthest = squared_distances(centres, seeds).min(axis=1).argmax()
         seeds = np.concatenate([seeds, centres[farthest : farthest + 1]])
     labels = nearest(centres, seeds)
     return np.array([centres[labels == k].mean(axis=0) if np.any(labels == k) else s for k, s in enumerate(seeds)])
@@ -193,7 +189,7 @@ def _awasthi_sheffet(node: NodeData, n_clusters: int, seed: int) -> Array:
     u, s, vt = np.linalg.svd(points, full_matrices=False)
     projected = (u[:, :rank] * s[:rank]) @ vt[:rank]
     seeds = local_kmeans(projected, weights, n_clusters, seed)
-    distance = np.sqrt(((projected[:, None, :] - seeds[None, :, :]) ** 2).sum(axis=2))
+    distance = np.sqrt(squared_distances(projected, seeds))
     centroids = []
     for r in range(len(seeds)):
         clear = np.all(3 * distance[:, [r]] <= np.delete(distance, r, axis=1), axis=1)
@@ -206,59 +202,3 @@ def _awasthi_sheffet(node: NodeData, n_clusters: int, seed: int) -> Array:
             break
         found = new
     return found
-
-
-@dataclass(frozen=True)
-class Compared:
-    """One line of a comparison; `gap` is measured against the lower bound that consentroid proved."""
-
-    method: str
-    cost: float
-    gap: float
-    rounds: int
-    bytes_up: int
-    bytes_down: int
-    seconds: float
-    rows_leave: bool
-    proves: bool
-
-    @classmethod
-    def of(cls, outcome: Outcome, lower_bound: float, proves: bool = False) -> Compared:
-        told = {name: value for name, value in vars(outcome).items() if name != "centroids"}
-        return cls(gap=relative_gap(lower_bound, outcome.cost), proves=proves, **told)
-
-
-@dataclass(frozen=True)
-class Comparison:
-    lower_bound: float
-    lines: tuple[Compared, ...]
-    result: FitResult
-
-    def as_dict(self) -> dict[str, Any]:
-        return {"lower_bound": self.lower_bound, "methods": [asdict(line) for line in self.lines]}
-
-
-def compare(
-    rows: Mapping[str, ArrayLike] | Sequence[ArrayLike],
-    n_clusters: int,
-    *,
-    baselines: Sequence[str] = tuple(BASELINES),
-    weights: Mapping[str, ArrayLike] | None = None,
-    seed: int = 0,
-    most_rows: int | None = None,
-    **options: Any,
-) -> Comparison:
-    """consentroid and the baselines on the same rows; `options` go to `fit` (gap, time_limit, ...).
-
-    With `most_rows`, nodes with more rows take part in consentroid's run as several virtual ones (`split_nodes`).
-    """
-    outcomes = [run_baseline(method, rows, n_clusters, weights=weights, seed=seed) for method in baselines]
-    if most_rows is not None:
-        named = rows if isinstance(rows, Mapping) else {f"node{i + 1}": table for i, table in enumerate(rows)}
-        rows, weights = split_nodes(named, n_clusters, most_rows=most_rows, weights=weights, seed=seed)
-    result = fit(rows, n_clusters, weights=weights, seed=seed, **options)
-    lower = result.lower_bound
-    traffic = (result.rounds, result.bytes_up, result.bytes_down)
-    ours = Outcome("consentroid", result.centroids, result.upper_bound, *traffic, result.seconds)
-    lines = (Compared.of(ours, lower, proves=True), *(Compared.of(outcome, lower) for outcome in outcomes))
-    return Comparison(lower, lines, result)

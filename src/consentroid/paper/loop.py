@@ -23,7 +23,7 @@ from ..core.arrays import Array
 from ..core.problem import Domain
 from ..core.result import Step, StopReason, relative_gap
 from ..core.rounding import sum_down, sum_up
-from ..core.symmetry import Symmetry, align, alignment
+from ..core.symmetry import Symmetry, align, alignment, canonical_order
 from ..core.topology import Topology, balanced
 from ..legacy.coordinator import Coordinator, OnRound  # noqa: F401  # until the front door is switched
 from ..protocol.messages import Evaluate, Query, Reply, Solve
@@ -322,7 +322,7 @@ class DualAscent:
         incumbent = self.incumbent
         assert incumbent.centroids is not None
         assert self.stop_reason is not None
-        order = primal.canonical_order(incumbent.centroids)
+        order = canonical_order(incumbent.centroids)
         return PaperOutcome(
             centroids=incumbent.centroids[order],
             lower=min(self.lower, incumbent.cost),

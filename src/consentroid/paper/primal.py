@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ..core.arrays import Array
-from ..core.symmetry import align
+from ..core.arrays import Array, nearest, squared_distances
+from ..core.symmetry import align, canonical
+from ..core.symmetry import canonical_order as canonical_order
 from ..protocol.messages import Reply
 
 Heuristic = Literal["average", "lloyd"]
@@ -78,16 +78,6 @@ def lloyd(evaluation: Evaluation, anchors: Array) -> Array:
     return _distinct(np.array(moved)) if moved else np.empty((0, *evaluation.candidates.shape[1:]))
 
 
-def canonical_order(centroids: Array) -> NDArray[np.intp]:
-    """Clusters in lexicographic order of their centroids, so that labels do not depend on the run."""
-    return np.lexsort(centroids.T[::-1])
-
-
-def canonical(centroids: Array) -> Array:
-    """Centroids in canonical order."""
-    return np.asarray(centroids[canonical_order(centroids)])
-
-
 def _distinct(candidates: Array) -> Array:
     """Drop candidates that are relabellings of earlier ones, to nine digits."""
     scale = np.max(np.abs(candidates), initial=1e-300)
@@ -101,18 +91,14 @@ def _distinct(candidates: Array) -> Array:
 def _farthest(anchors: Array, centroids: Array) -> int:
     if len(centroids) == 0:
         return 0
-    squared = ((anchors[:, None, :] - centroids[None, :, :]) ** 2).sum(axis=2)
-    return int(squared.min(axis=1).argmax())
+    return int(squared_distances(anchors, centroids).min(axis=1).argmax())
 
 
 def _plus_plus(points: Array, n_clusters: int, random: np.random.Generator) -> Array:
-    """k-means++: each next centroid is drawn with probability proportional to the squared distance to those chosen.
-
-    Written out, because importing a library for it would double the time until a command starts.
-    """
+    """k-means++: each next centroid is drawn with probability proportional to the squared distance to those chosen."""
     chosen = points[[random.integers(len(points))]]
     while len(chosen) < n_clusters:
-        squared = ((points[:, None, :] - chosen[None, :, :]) ** 2).sum(axis=2).min(axis=1)
+        squared = squared_distances(points, chosen).min(axis=1)
         total = squared.sum()
         index = random.choice(len(points), p=squared / total) if total > 0 else random.integers(len(points))
         chosen = np.vstack([chosen, points[index]])
@@ -121,7 +107,7 @@ def _plus_plus(points: Array, n_clusters: int, random: np.random.Generator) -> A
 
 def _lloyd_on(points: Array, centroids: Array, steps: int = 20) -> Array:
     for _ in range(steps):
-        labels = ((points[:, None, :] - centroids[None, :, :]) ** 2).sum(axis=2).argmin(axis=1)
+        labels = nearest(points, centroids)
         new = np.array(
             [points[labels == k].mean(axis=0) if np.any(labels == k) else c for k, c in enumerate(centroids)]
         )
