@@ -9,7 +9,7 @@ import numpy as np
 from ...core.arrays import Array
 from ...core.errors import SolverUnavailable
 from .base import Budget, NodeProblem, NodeSolution, Status
-from .miqcp import CONVERGENCE, DUAL_FEASIBILITY, FEASIBILITY, Limits, Model, Outcome, Record, solve_with
+from .miqcp import CONVERGENCE, DUAL_FEASIBILITY, FEASIBILITY, Limits, Model, Record, SolverOutcome, solve_with
 
 _TOO_LARGE = 10010
 _LICENCE_ERRORS = (10009, 10032)
@@ -26,7 +26,7 @@ class GurobiSolver:
     def solve(self, problem: NodeProblem, budget: Budget, start: Array | None = None) -> NodeSolution:
         return solve_with(self.optimise, problem, budget, start)
 
-    def optimise(self, model: Model, limits: Limits, start: Array | None, record: Record | None) -> Outcome:
+    def optimise(self, model: Model, limits: Limits, start: Array | None, record: Record | None) -> SolverOutcome:
         """Translate the neutral model and run Gurobi on one thread."""
         gurobipy = _import()
         try:
@@ -61,7 +61,7 @@ def _import() -> Any:
 
 def _run(
     gurobipy: Any, gurobi: Any, model: Model, limits: Limits, start: Array | None, record: Record | None
-) -> Outcome:
+) -> SolverOutcome:
     codes = gurobipy.GRB
     gurobi.Params.FeasibilityTol = FEASIBILITY
     gurobi.Params.IntFeasTol = FEASIBILITY
@@ -102,9 +102,9 @@ def _run(
         raise SolverUnavailable(f"Gurobi stopped with status {gurobi.Status}; choose another solver for this problem")
     status = status_map[gurobi.Status]
     if status is Status.INFEASIBLE:
-        return Outcome(float("inf"), None, status)
+        return SolverOutcome(float("inf"), None, status)
     point = np.array(gurobi.X) if gurobi.SolCount > 0 else None
-    return Outcome(float(gurobi.ObjBound), point, status)
+    return SolverOutcome(float(gurobi.ObjBound), point, status)
 
 
 def _listener(codes: Any, x: list[Any], record: Record) -> Any:

@@ -5,7 +5,7 @@
           d_jk ≥ ‖y_j − m_k‖² − M_jk (1 − a_jk),   0 ≤ d_jk ≤ M_jk
           boxes[0, k] ≤ m_k ≤ boxes[1, k],   symmetry rule
 
-`big_M` of the paper is one number a row, over the domain; M_jk = max over box k of ‖y_j − m‖² is valid too and never
+`big_M` of the paper is one number per row, over the domain; M_jk = max over box k of ‖y_j − m‖² is valid too and never
 larger. `Clustering_MILP_Central` is the same programme with the rows of all nodes and no price.
 
 `state` writes the programme in shifted and scaled coordinates m = centre + scale · m̂ with rows and boxes inside
@@ -35,7 +35,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ...core.arrays import Array
+from ...core.arrays import Array, nearest, squared_distances
 from .base import Budget, NodeProblem, NodeSolution, Status
 from .polish import polished, some_centroids
 
@@ -96,14 +96,14 @@ class Model:
         """Values of all variables at given centroids."""
         m = ((centroids - self.centre) / self.scale).reshape(-1)
         points = (problem.points[problem.weights > 0] - self.centre) / self.scale
-        squared = ((points[:, None, :] - m.reshape(self.shape)[None]) ** 2).sum(axis=2)
+        squared = squared_distances(points, m.reshape(self.shape))
         assigned = np.zeros_like(squared)
         assigned[np.arange(len(squared)), squared.argmin(axis=1)] = 1.0
         return np.concatenate([m, assigned.reshape(-1), (squared * assigned).reshape(-1)])
 
 
 @dataclass(frozen=True)
-class Outcome:
+class SolverOutcome:
     """What a solver reports, in units of the model."""
 
     bound: float
@@ -122,7 +122,7 @@ class Limits:
 
 # called with the solver's dual bound or with a new feasible point, whenever either changes
 Record = Callable[[float | None, Array | None], None]
-Optimise = Callable[[Model, Limits, Array | None, Record | None], Outcome]
+Optimise = Callable[[Model, Limits, Array | None, Record | None], SolverOutcome]
 
 
 def state(problem: NodeProblem) -> Model:
@@ -218,16 +218,14 @@ def solve_with(optimise: Optimise, problem: NodeProblem, budget: Budget, start: 
     return report(problem, model, outcome, time.perf_counter() - began)
 
 
-def report(problem: NodeProblem, model: Model, outcome: Outcome, seconds: float) -> NodeSolution:
+def report(problem: NodeProblem, model: Model, outcome: SolverOutcome, seconds: float) -> NodeSolution:
     """The outcome in units of the problem, with the bound made safe."""
     if outcome.status is Status.INFEASIBLE:
         middle = problem.boxes.mean(axis=0)
         return NodeSolution(math.inf, math.inf, middle, Status.INFEASIBLE, seconds)
-    if outcome.point is None:
-        centroids = some_centroids(problem)
-        attained = problem.symmetry.satisfied(centroids)
-    else:
-        centroids, attained = polished(problem, model.centroids(outcome.point)), True
+    found = None if outcome.point is None else polished(problem, model.centroids(outcome.point))
+    found = some_centroids(problem) if found is None else found
+    centroids, attained = (problem.boxes.mean(axis=0), False) if found is None else (found, True)
     value = problem.value(centroids) if attained else math.inf
     shifted = centroids - model.centre
     magnitude = abs(value - float(np.sum(problem.price * centroids))) + float(np.abs(problem.price * shifted).sum())
@@ -243,5 +241,4 @@ def _bound_without_search(problem: NodeProblem) -> float:
 
 
 def _labels(problem: NodeProblem, centroids: Array) -> NDArray[np.int64]:
-    squared = ((problem.points[:, None, :] - centroids[None, :, :]) ** 2).sum(axis=2)
-    return np.asarray(squared.argmin(axis=1), dtype=np.int64)
+    return np.asarray(nearest(problem.points, centroids), dtype=np.int64)

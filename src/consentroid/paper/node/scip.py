@@ -9,7 +9,7 @@ import numpy as np
 from ...core.arrays import Array
 from ...core.errors import SolverUnavailable
 from .base import Budget, NodeProblem, NodeSolution, Status
-from .miqcp import DUAL_FEASIBILITY, FEASIBILITY, Limits, Model, Outcome, Record, solve_with
+from .miqcp import DUAL_FEASIBILITY, FEASIBILITY, Limits, Model, Record, SolverOutcome, solve_with
 
 STATUS_MAP = {
     "optimal": Status.OPTIMAL,
@@ -28,7 +28,7 @@ class ScipSolver:
         return solve_with(optimise, problem, budget, start)
 
 
-def optimise(model: Model, limits: Limits, start: Array | None, record: Record | None) -> Outcome:
+def optimise(model: Model, limits: Limits, start: Array | None, record: Record | None) -> SolverOutcome:
     """Translate the neutral model and run SCIP on one thread."""
     try:
         import pyscipopt
@@ -73,7 +73,7 @@ def optimise(model: Model, limits: Limits, start: Array | None, record: Record |
     if scip.getNSols() > 0 and STATUS_MAP[status] is not Status.INFEASIBLE:
         best = scip.getBestSol()
         point = np.array([scip.getSolVal(best, variable) for variable in x])
-    return Outcome(float(scip.getDualbound()), point, STATUS_MAP[status])
+    return SolverOutcome(float(scip.getDualbound()), point, STATUS_MAP[status])
 
 
 def _listen(pyscipopt: Any, scip: Any, x: list[Any], record: Record) -> None:
