@@ -6,7 +6,7 @@ find better centroids, they are returned too: then the gap of the given ones can
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,10 +16,9 @@ from numpy.typing import ArrayLike
 from .core.arrays import Array
 from .core.errors import InvalidInput
 from .core.problem import clustering_cost
+from .core.result import FitResult, relative_gap
 from .estimator import FederatedKMeans
-from .fitting import FitResult, fit
-from .legacy.certificate import relative_gap, sum_up
-from .legacy.virtual_nodes import virtual_nodes as anticlusters
+from .fitting import TIME_LIMIT, fit
 
 
 @dataclass(frozen=True)
@@ -46,45 +45,33 @@ def certify(
     groups: ArrayLike | None = None,
     *,
     sample_weight: Any = None,
-    virtual_nodes: int | None = None,
     gap: float = 1e-4,
-    time_limit: float | None = 60.0,
+    time_limit: float | None = TIME_LIMIT,
     random_state: int = 0,
     **options: Any,
 ) -> Certification:
     """Bound and gap for given centroids (K, D), or for a fitted scikit-learn `KMeans` or anything like it.
-
-    `virtual_nodes=N` splits rows that are all on this machine into N balanced, mutually similar parts. Their problems
-    are far smaller and the bound stays nearly as tight, so much more is proven in the same time.
     """
     centres = _centroids_of(centroids)
     model = FederatedKMeans(len(centres), init=centres)
-    data = model._gather(X, groups, sample_weight)
+    data = model.gather(X, groups, sample_weight)
     if data.rows.shape[1] != centres.shape[1]:
         raise InvalidInput(f"the centroids have {centres.shape[1]} features, the rows have {data.rows.shape[1]}")
-    if virtual_nodes is None:
-        rows, weights = data.by_node(data.rows), data.by_node(data.weights)
-    else:
-        if groups is not None or isinstance(X, Mapping):
-            raise InvalidInput("virtual_nodes splits rows of one machine; leave it out where there are real nodes")
-        kept = data.weights > 0
-        points, mass = data.rows[kept], data.weights[kept]
-        part = anticlusters(points, virtual_nodes, centroids=centres, weights=mass, seed=random_state)
-        rows = {f"part{i + 1}": points[part == i] for i in range(virtual_nodes)}
-        weights = {f"part{i + 1}": mass[part == i] for i in range(virtual_nodes)}
+    rows, weights = data.by_node(data.rows), data.by_node(data.weights)
     pooled = np.concatenate(list(rows.values()))
     # The domain holds every row, so moving a centroid into it brings it nearer to all of them.
     start = np.clip(centres, pooled.min(axis=0), pooled.max(axis=0))
     result = fit(
         rows, len(centres), weights=weights, gap=gap, time_limit=time_limit, seed=random_state, init=start, **options
     )
-    cost = sum_up([clustering_cost(rows[node], weights[node], centres) for node in rows])
+    cost = math.fsum(clustering_cost(rows[node], weights[node], centres) for node in rows)
+    cost *= 1.0 + (len(pooled) + pooled.shape[1] + 8) * 2.0**-52  # all terms are positive: rounded up
     own_gap = relative_gap(result.lower_bound, cost)
     return Certification(
         cost=cost,
         lower_bound=result.lower_bound,
         gap=own_gap,
-        certified=own_gap <= gap and result.settings.symmetry != "nearest",
+        certified=own_gap <= gap,
         best_cost=min(cost, result.upper_bound),
         best_centroids=result.centroids if result.upper_bound < cost else centres,
         result=result,

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import json
 import math
-import os
+import sys
+import warnings
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -19,22 +21,24 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
 from sklearn.cluster import KMeans
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from .cli.console import live_progress
 from .core.arrays import Array
 from .core.errors import InvalidInput
 from .core.problem import NodeData, check_n_clusters, clustering_cost
+from .core.result import FitResult, Regions, Step
 from .data.preprocessing import Schema, check_schema
 from .data.tables import Table, as_table, is_frame
 from .evaluation.quality import nearest
-from .fitting import fit
+from .fitting import ROW_PRICES, TIME_LIMIT, fit
+from .report.wording import percent, verdict
 
 Labels = NDArray[np.int32]
 
 FORMAT = "consentroid-model"
-VERSION = 1
+VERSION = 2
 SAVED = ("inertia_", "lower_bound_", "gap_", "certified_", "stop_reason_", "n_rounds_", "n_features_in_")
 
 
@@ -45,24 +49,18 @@ class FederatedKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
     ----------
     n_clusters : int
         Number of clusters, K.
-    method : {"proximal", "btm", "qnda", "qnda-epigraph", "sg"}
-        How the bound is raised: the proximal bundle, or one of the paper's rules.
-    solver : {"exact", "scip", "gurobi"}
-        What solves the nodes' problems; only "exact" needs nothing besides this package.
     gap : float
         Stop once (cost − proven bound) / cost is at most this.
     time_limit : float or None
-        Stop after so many seconds with what is proven by then.
+        Stop after so many seconds with what is proven by then; None: never.
     init : array of shape (n_clusters, n_features) or None
         Centroids to start from, for example of another K-means.
-    topology : {"line", "ring", "star", "complete"}
-        Which nodes' centroids are compared; the best bound does not depend on it.
+    method : {"row-prices", "proximal", "btm", "qnda", "qnda-epigraph", "sg"}
+        "row-prices" proves; the others are the paper's dual methods, for research.
     random_state : int, RandomState or None
         Chooses the starts of the search for good centroids; never affects the truth of the bound.
-    n_jobs : int or None
-        Threads; None and -1 use every processor. The result does not depend on it.
     verbose : int
-        With 1, a progress line where there is a terminal.
+        With 1, a line of progress.
 
     Attributes
     ----------
@@ -71,8 +69,11 @@ class FederatedKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
     node_labels_ : dict from node to the labels of its rows
     inertia_, lower_bound_, gap_ : cost, proven bound on the least possible cost, and their relative difference
     certified_ : whether gap_ is at most the gap asked for
-    stop_reason_, n_rounds_, history_ : why and when it stopped, and one record a round
-    certificate_ : the proof (`certificate_.write(path)`, then `consentroid verify`)
+    stop_reason_, n_rounds_, history_ : why it stopped, exchanges with the sites, and one record per step
+    certificate_ : the proof (`certificate_.write(path)`); None for the paper's methods
+    centroid_regions_ : array of shape (n_clusters, 2, n_features) or None: boxes that hold that centroid of *every*
+        optimal clustering (and of every one that costs no more than `regions_tolerance_` above the best found)
+    certain_ : boolean array of shape (n_samples,): rows that are in this cluster in every optimal clustering
     n_features_in_, feature_names_in_ : as everywhere in scikit-learn
 
     Examples
@@ -87,25 +88,19 @@ class FederatedKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         self,
         n_clusters: int = 3,
         *,
-        method: str = "proximal",
-        solver: str = "exact",
         gap: float = 1e-4,
-        time_limit: float | None = None,
+        time_limit: float | None = TIME_LIMIT,
         init: ArrayLike | None = None,
-        topology: str = "line",
+        method: str = ROW_PRICES,
         random_state: Any = None,
-        n_jobs: int | None = None,
         verbose: int = 0,
     ) -> None:
         self.n_clusters = n_clusters
-        self.method = method
-        self.solver = solver
         self.gap = gap
         self.time_limit = time_limit
         self.init = init
-        self.topology = topology
+        self.method = method
         self.random_state = random_state
-        self.n_jobs = n_jobs
         self.verbose = verbose
 
     def fit(
@@ -123,24 +118,28 @@ class FederatedKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         sample_weight : array of shape (n_samples,), or mapping from node to array, optional
         """
         check_n_clusters(self.n_clusters)
-        data = self._gather(X, groups, sample_weight)
+        data = self.gather(X, groups, sample_weight)
         if len(data.rows) < self.n_clusters:
             raise InvalidInput(f"n_samples={len(data.rows)} should be >= n_clusters={self.n_clusters}")
-        with live_progress(quiet=not self.verbose) as on_round:
-            result = fit(
-                data.by_node(data.rows),
-                self.n_clusters,
-                weights=data.by_node(data.weights),
-                method=self.method,
-                solver=self.solver,
-                topology=self.topology,
-                gap=self.gap,
-                time_limit=self.time_limit,
-                seed=int(check_random_state(self.random_state).randint(2**31 - 1)),
-                n_threads=None if self.n_jobs in (None, -1) else _threads(self.n_jobs),
-                init=self._checked_init(),
-                on_round=on_round,
-            )
+        result = fit(
+            data.by_node(data.rows),
+            self.n_clusters,
+            weights=data.by_node(data.weights),
+            method=self.method,
+            gap=self.gap,
+            time_limit=self.time_limit,
+            seed=int(check_random_state(self.random_state).randint(2**31 - 1)),
+            init=self._checked_init(),
+            on_step=_show_step if self.verbose else None,
+        )
+        if self.verbose:
+            print(file=sys.stderr)
+        self._take(result, data)
+        if not self.certified_:
+            warnings.warn(NotCertifiedWarning.text(result), NotCertifiedWarning, stacklevel=2)
+        return self
+
+    def _take(self, result: FitResult, data: _Gathered) -> None:
         self.cluster_centers_ = result.centroids
         self.labels_ = self._labels(data.rows)
         self.node_labels_ = {node: self.labels_[index] for node, index in data.members.items()}
@@ -148,11 +147,15 @@ class FederatedKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         self.lower_bound_ = result.lower_bound
         self.gap_ = result.gap
         self.certified_ = result.certified
-        self.stop_reason_ = result.stop_reason
+        self.stop_reason_ = result.stop_reason.value
         self.n_rounds_ = result.rounds
-        self.history_ = [asdict(record) for record in result.history]
+        self.history_ = [asdict(record) for record in result.trace]
         self.certificate_ = result.certificate
-        return self
+        self.verdict_ = verdict(result)
+        regions = result.regions
+        self.centroid_regions_ = None if regions is None else np.stack([regions.lower, regions.upper], axis=1)
+        self.regions_tolerance_ = None if regions is None else regions.tolerance
+        self.certain_ = certain_rows(data.rows, self.labels_, regions)
 
     def predict(self, X: Any) -> Any:
         """Number of the nearest centroid of each row; for a mapping, a dict from node to that."""
@@ -201,6 +204,7 @@ class FederatedKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
             "params": params,
             "cluster_centers_": self.cluster_centers_.tolist(),
             "feature_names_in_": list(getattr(self, "feature_names_in_", [])),
+            "centroid_regions_": None if self.centroid_regions_ is None else self.centroid_regions_.tolist(),
             "history_": [{k: v if _is_finite(v) else None for k, v in record.items()} for record in self.history_],
             **{name: getattr(self, name) for name in SAVED},
         }
@@ -221,6 +225,8 @@ class FederatedKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
             if model.cluster_centers_.shape != (model.n_clusters, document["n_features_in_"]):
                 raise InvalidInput(f"'{path}' has centroids of shape {model.cluster_centers_.shape}")
             model.history_ = document["history_"]
+            saved = document["centroid_regions_"]
+            model.centroid_regions_ = None if saved is None else np.array(saved, dtype=float)
             for name in SAVED:
                 setattr(model, name, document[name])
             if document["feature_names_in_"]:
@@ -228,6 +234,17 @@ class FederatedKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         except (KeyError, TypeError) as error:
             raise InvalidInput(f"'{path}' is not a complete {FORMAT} file: {error}") from None
         return model
+
+    def _repr_html_inner(self) -> str:
+        """What a notebook shows: the verdict once fitted, else the parameters as everywhere in scikit-learn."""
+        if not hasattr(self, "verdict_"):
+            return str(super()._repr_html_inner())
+        lines = (
+            f"<b>{escape(repr(self))}</b>",
+            escape(self.verdict_),
+            f"cost {self.inertia_:.8g}, proven bound {self.lower_bound_:.8g}, gap {percent(self.gap_)}",
+        )
+        return "<div>" + "<br>".join(lines) + "</div>"
 
     @property
     def _n_features_out(self) -> int:
@@ -243,7 +260,8 @@ class FederatedKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
             return np.asarray(check_array(table.rows, dtype=np.float64))
         return np.asarray(validate_data(self, X, reset=reset, dtype=np.float64, order="C"))
 
-    def _gather(self, X: Any, groups: ArrayLike | None, sample_weight: Any) -> _Gathered:
+    def gather(self, X: Any, groups: ArrayLike | None, sample_weight: Any) -> _Gathered:
+        """Rows, weights and sites, checked as scikit-learn checks them."""
         if _names_nodes(X):
             if groups is not None:
                 raise InvalidInput("a mapping names its nodes itself; leave groups out")
@@ -306,6 +324,38 @@ class _Gathered:
         return {node: values[index] for node, index in self.members.items() if np.any(self.weights[index] > 0)}
 
 
+class NotCertifiedWarning(ConvergenceWarning):
+    """The gap asked for was not proven; the message has gap and remedy."""
+
+    @staticmethod
+    def text(result: FitResult) -> str:
+        return (
+            f"the gap asked for, {percent(result.gap_asked)}, is not proven: {percent(result.gap)} is left "
+            f"({result.stop_reason.value}); allow more time with time_limit=, or ask for less with gap="
+        )
+
+
+def certain_rows(rows: Array, labels: NDArray[Any], regions: Regions | None) -> NDArray[np.bool_]:
+    """Rows whose own region is nearer than every other, wherever in their regions the centroids lie."""
+    if regions is None:
+        return np.zeros(len(rows), dtype=bool)
+    nearest_own = np.full(len(rows), -np.inf)
+    others = np.full(len(rows), np.inf)
+    for k, (low, high) in enumerate(zip(regions.lower, regions.upper, strict=True)):
+        below, above = low - rows, rows - high
+        farthest = (np.maximum(np.abs(below), np.abs(above)) ** 2).sum(axis=1)
+        closest = (np.maximum(np.maximum(below, above), 0.0) ** 2).sum(axis=1)
+        own = labels == k
+        nearest_own = np.where(own, farthest, nearest_own)
+        others = np.where(own, others, np.minimum(others, closest))
+    return np.asarray(nearest_own * (1.0 + 1e-9) < others)
+
+
+def _show_step(step: Step) -> None:
+    line = f"{step.phase:<11} {step.boxes_done:>8,} boxes  gap {percent(step.gap)}  {step.seconds:.1f} s"
+    print(f"\r{line:<70}", end="", file=sys.stderr, flush=True)
+
+
 def _names_nodes(X: Any) -> bool:
     return isinstance(X, Mapping) and not issparse(X)  # scipy's dok_array is both
 
@@ -326,13 +376,6 @@ def _members(groups: ArrayLike | None, n_rows: int) -> dict[str, NDArray[np.int6
             raise InvalidInput(f"groups names no node for row {j + 1} ({name!r}); name one or drop the row")
     texts = np.array([str(name) for name in names])
     return {str(node): np.nonzero(texts == node)[0] for node in np.unique(texts)}
-
-
-def _threads(n_jobs: int | None) -> int:
-    count = n_jobs if n_jobs is not None else -1
-    if count == 0:
-        raise InvalidInput("n_jobs=0 has no meaning; give a number of threads or None")
-    return count if count > 0 else max(1, (os.cpu_count() or 1) + 1 + count)
 
 
 def _is_plain(value: Any) -> bool:

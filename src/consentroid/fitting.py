@@ -70,9 +70,12 @@ def fit(
     )  # fmt: skip
     if transport is not None:
         return run(transport, n_clusters, **options)
-    worker = SiteWorker if method == ROW_PRICES else PaperWorker
-    files = [None if folder is None else Path(folder) / f"prices-{node.name}.npz" for node in problem.nodes]
-    workers = [worker(node, features, file) for node, file in zip(problem.nodes, files, strict=True)]
+    workers: list[SiteWorker]
+    if method == ROW_PRICES:
+        files = [None if folder is None else Path(folder) / f"prices-{node.name}.npz" for node in problem.nodes]
+        workers = [SiteWorker(node, features, file) for node, file in zip(problem.nodes, files, strict=True)]
+    else:
+        workers = [PaperWorker(node, features) for node in problem.nodes]
     inside = MeteredTransport(InProcessTransport(workers))
     try:
         return run(inside, n_clusters, **options)
@@ -92,7 +95,6 @@ def run(
     features: Sequence[str] = (),
     on_step: OnStep | None = None,
     method: str = ROW_PRICES,
-    regions: bool = True,
     **paper: Any,
 ) -> FitResult:
     """The same over any transport: agree on the domain, then run the engine asked for."""
@@ -139,7 +141,8 @@ def _row_prices(
     features = next((d.features for d in channel.described if d.features), ())
     _take_site_costs(session)
     if root is not None:
-        certificate = certify_tree(session, root, engine.root_cell, channel.nodes, features)
+        names = features or tuple(f"feature {d}" for d in range(domain.n_features))
+        certificate = certify_tree(session, root, engine.root_cell, channel.nodes, names)
     session.enter("done")
     assert session.centroids is not None
     assert session.counts is not None

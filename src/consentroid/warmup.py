@@ -2,45 +2,49 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
+from pathlib import Path
 
 import numpy as np
 
 from .core.problem import Domain, NodeData
 from .core.symmetry import Symmetry
+from .fitting import fit
 from .paper.nearest.solver import NearestSolver
 from .paper.node.base import Budget, NodeProblem
 from .paper.node.exact import ExactSolver
 from .paper.worker import PaperWorker
-from .protocol.messages import Query, Solve, Statistics
+from .protocol.messages import Query, Solve
+from .verify import verify
 
 ROWS = np.array([[0.0, 0.0], [1.0, 0.5], [4.0, 4.0], [5.0, 4.5]])
 
 
 def prepare_solver() -> None:
-    """Solve a tiny problem: the first solve on a machine compiles the solver, which is better done before a run."""
-    boxes = Domain(ROWS.min(axis=0), ROWS.max(axis=0)).boxes(2)[None]
+    """A small run with two sites that branches: the first on a machine compiles the kernels, which is better done
+    before the clock starts."""
+    random = np.random.default_rng(0)
+    fit({"a": random.normal(size=(12, 2)), "b": random.normal(size=(12, 2))}, 3, gap=1e-6, time_limit=None)
+
+
+def prepare_checker() -> None:
+    """The independent checker has kernels of its own."""
+    rows = {"a": ROWS[:2], "b": ROWS[2:]}
+    with tempfile.TemporaryDirectory() as folder:
+        result = fit(rows, 2, folder=Path(folder), time_limit=None)
+        verify(result.certificate, rows, {name: Path(folder) / f"prices-{name}.npz" for name in rows})
+
+
+def prepare_paper() -> None:
+    """The paper's node solvers: few and many rows, one feature, all symmetry rules."""
+    boxes = Domain(ROWS.min(axis=0), ROWS.max(axis=0)).boxes(2)
     worker = PaperWorker(NodeData.checked("preparation", ROWS))
     for rule, references in (("none", None), ("order", ROWS[[0, 3]])):
-        query = Query(1, rule=rule, references=references, solve=Solve(boxes, np.ones((1, 2, 2))))  # type: ignore[arg-type]
-        worker.answer(query)
-    worker.answer(Query(1, statistics=Statistics(boxes)))
-
-
-def prepare_run() -> None:
-    """A run that needs every part: the master of the bundle, the tree."""
-    from .fitting import fit
-
-    prepare_solver()
-    random = np.random.default_rng(0)
-    fit({"a": random.normal(size=(6, 2)), "b": random.normal(size=(6, 2))}, 3, gap=1e-3)
-
-
-def prepare_other_searches() -> None:
-    """What small runs do not need: many rows, one feature, the paper's symmetry rule."""
-    boxes = Domain(ROWS.min(axis=0), ROWS.max(axis=0)).boxes(2)
+        solve = Solve(boxes[None], np.ones((1, 2, 2)))
+        worker.answer(Query(1, rule=rule, references=references, solve=solve))  # type: ignore[arg-type]
     for regime, rule, n_features in (("boxes", "order", 2), ("auto", "nearest", 2), ("auto", "none", 1)):
         rows = np.ascontiguousarray(ROWS[:, :n_features])
         symmetry = Symmetry(rule, None if rule == "none" else rows[[0, 3]])  # type: ignore[arg-type]
@@ -48,6 +52,13 @@ def prepare_other_searches() -> None:
         problem = NodeProblem(rows, np.ones(len(rows)), price, boxes[:, :, :n_features], symmetry)
         solver = NearestSolver() if rule == "nearest" else ExactSolver(regime)  # type: ignore[arg-type]
         solver.solve(problem, Budget())
+    random = np.random.default_rng(0)
+    fit({"a": random.normal(size=(6, 2)), "b": random.normal(size=(6, 2))}, 3, method="proximal", time_limit=None)
+
+
+def prepare_all_proofs() -> None:
+    prepare_solver()
+    prepare_checker()
 
 
 def _do(part: Callable[[], None]) -> None:
@@ -57,7 +68,7 @@ def _do(part: Callable[[], None]) -> None:
 def main() -> None:
     print("Compiling the kernels; this happens once on a machine and takes about a minute.", flush=True)
     with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
-        list(pool.map(_do, (prepare_run, prepare_other_searches)))
+        list(pool.map(_do, (prepare_paper, prepare_all_proofs)))
 
 
 if __name__ == "__main__":
