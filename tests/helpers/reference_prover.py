@@ -231,8 +231,10 @@ def prove(
     wobble: float = 0.0,
     share: float = 0.3,
     seed: int = 0,
+    stated: np.ndarray | None = None,
 ) -> tuple[Certificate, dict[str, np.ndarray]]:
-    """An honest certificate and the sites' prices. `branches`: how often a leaf of the tree of cells is branched."""
+    """An honest certificate and the sites' prices. `branches`: how often a leaf of the tree of cells is branched;
+    `stated`: other centroids than those that the prices were made for."""
     rng = np.random.default_rng(seed)
     names = list(rows)
     n_clusters, n_features = centroids.shape
@@ -283,6 +285,7 @@ def prove(
         total = float(sum((Fraction(float(t)) for t in totals), Fraction(0))) * (1 - 1e-15)
         leaves.append(LeafProof(path, len(leaves), totals, total, float(exact) - 1e-14 * total, tuple(proofs)))
     files = {name: np.array(kept) for name, kept in zip(names, price_rows)}
+    centroids = centroids if stated is None else stated
     costs = np.array([
         math.fsum(v * ((part[:, None] - centroids[None]) ** 2).sum(2).min(1)) * (1 + SLACK) for v, part in zip(w, x)
     ])  # fmt: skip

@@ -53,13 +53,16 @@ def random_problem(seed: int) -> Small:
         rows, centroids, weights=weights, basis=rotation(rng, d) if turned else None,
         origin=x.mean(0) if turned else None, scale=2.0 ** int(rng.integers(-3, 4)),
         shift=(0.0, 31 / 64, 0.4)[seed % 3], cuts=bool(seed % 5), branches=seed % 3, wobble=0.1 * (seed % 7 == 1),
-        share=(0.3, 0.8, 2.0)[seed % 3], most_boxes=200, seed=seed,
+        share=(0.3, 0.8, 2.0)[seed % 3], most_boxes=120, seed=seed,
     )  # fmt: skip
     return Small(rows, weights, certificate, prices, exact_optimum(x, w, k))
 
 
 def tight_problem(seed: int, *, branches: int = 0, d: int = 2) -> Small:
-    """Two or three clear groups: the bound is the optimum up to 1e-5, so that whatever raises it is false."""
+    """Two or three clear groups: the bound is the optimum up to 1e-4, so that whatever raises it is false.
+
+    The centroids stated are not the best, so that there is room between the optimum and their cost for a false bound.
+    """
     rng = np.random.default_rng(seed)
     k = 2 + seed % 2
     centres = 4.0 * np.stack([np.arange(k), (np.arange(k) * 7) % 3], axis=1)[:, :d]
@@ -67,8 +70,9 @@ def tight_problem(seed: int, *, branches: int = 0, d: int = 2) -> Small:
     w = rng.integers(1, 4, len(x)).astype(float)
     rows, weights = {"a": x[::2], "b": x[1::2]}, {"a": w[::2], "b": w[1::2]}
     turned = seed % 2 == 1
+    centroids = lloyd(x, w, centres)
     certificate, prices = prove(
-        rows, lloyd(x, w, centres), weights=weights, basis=rotation(rng, d) if turned else None,
+        rows, centroids, stated=centroids + 0.4, weights=weights, basis=rotation(rng, d) if turned else None,
         origin=x.mean(0) if turned else None, scale=0.5, branches=branches, slack=1e-6, most_boxes=4000, seed=seed,
     )  # fmt: skip
     return Small(rows, weights, certificate, prices, exact_optimum(x, w, k))
