@@ -211,12 +211,12 @@ def test_data_sets_with_natural_sites() -> None:
 
 
 def test_data_sets_that_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(InvalidInput, match="no column 'wings'; it has species"):
+    with pytest.raises(InvalidInput, match="no column 'wings'; it has island"):
         penguins(["wings"])
     with pytest.raises(InvalidInput, match=r"column 'species' of .* is not numeric \('Adelie'\)"):
         penguins(["species"])
     with pytest.raises(InvalidInput, match="has no rows with"):
         rand_hie(year=9)
     monkeypatch.setattr("importlib.util.find_spec", lambda package: None)
-    with pytest.raises(InvalidInput, match="pip install palmerpenguins"):
-        penguins()
+    with pytest.raises(InvalidInput, match="pip install lifelines"):
+        lung()

@@ -60,10 +60,11 @@ def test_the_files_of_a_run(tmp_path: Path) -> None:
 
 def test_a_run_in_the_same_folder_leaves_nothing_of_the_one_before(tmp_path: Path) -> None:
     write_run(tmp_path, made_result())
-    for name in ("report.html", "checkpoint.npz", "clusters.png", "mine.txt"):
+    for name in ("report.html", "checkpoint.npz", "clusters.png", "mine.txt", "prices-a.npz"):
         (tmp_path / name).write_text("old")
     write_run(tmp_path, made_result(certificate=None))
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["mine.txt", "result.json", "trace.jsonl"]
+    left = ["mine.txt", "prices-a.npz", "result.json", "trace.jsonl"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == left
     assert read_run(tmp_path).certificate is None
     clean_up(tmp_path, keep=["trace.jsonl"])
     assert sorted(path.name for path in tmp_path.iterdir()) == ["mine.txt", "trace.jsonl"]

@@ -43,8 +43,8 @@ def compare(
 
     Example: consentroid compare --node a=a.csv --node b=b.csv -k 3 --out comparison
     """
-    from ..core.extras import require
     from ..comparison import compare as compare_methods
+    from ..core.extras import require
     from ..report import plots
     from ..report.files import output_folder, to_json, write_text
     from .console import console, notify, print_json

@@ -1,32 +1,40 @@
-"""`consentroid demo`: three nodes, one proof, in seconds."""
+"""`consentroid demo`: real data at three sites, one proof, in seconds."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..fitting import run
-from ..paper.instances import generate
-from ..paper.settings import Settings
-from ..paper.worker import PaperWorker
-from ..report.files import output_folder, write_run
-from ..transport.inprocess import InProcessTransport
-from ..transport.metered import MeteredTransport
-from ..transport.recorder import Recorder
-from .console import console, live_progress
-from .fit import show
+from .inputs import JsonOption
+
+if TYPE_CHECKING:
+    from ..data.preprocessing import Prepared
+
+GAP = 1e-6
 
 
 def demo(
-    out: Annotated[Path, typer.Option(help="Folder for results and pictures.")] = Path("demo"),
+    out: Annotated[Path, typer.Option(help="Folder for results, report and pictures.")] = Path("demo"),
+    generated: Annotated[bool, typer.Option("--generated", help="Three sites with generated rows instead.")] = False,
     federated: Annotated[
-        bool, typer.Option("--federated", help="Real processes, mutual TLS, and a node that is killed on the way.")
+        bool, typer.Option("--federated", help="Real processes, mutual TLS, and a site that is killed on the way.")
     ] = False,
+    as_json: JsonOption = False,
 ) -> None:
-    """Three hospitals, four clusters: find the best centroids and prove it, without moving a row."""
+    """Penguins of three islands: find the best clusters and prove it, in seconds.
+
+    Example: consentroid demo --out demo
+    """
+    from ..fitting import fit
     from ..report import plots
+    from ..report.files import Details, clean_up, output_folder, read_run, result_as_dict, write_run
+    from ..report.html import write_report
+    from ..report.terminal import show_result
+    from ..report.wording import DISCLOSURE
+    from .console import console, live_progress, print_json
+    from .fit import spread_of
 
     folder = output_folder(out)
     if federated:
@@ -34,22 +42,43 @@ def demo(
 
         federated_demo(folder, console)
         return
-    console.print("Three nodes hold 24 rows each. The coordinator sees prices, centroids and sums, never a row.\n")
+    clean_up(folder)
+    about, prepared, n_clusters = _generated() if generated else _penguins()
+    if not as_json:
+        console.print(f"{about} {DISCLOSURE}\n", highlight=False, soft_wrap=True)
+    with live_progress(as_json) as on_step:
+        result = fit(prepared.rows, n_clusters, gap=GAP, features=prepared.names, folder=folder, on_step=on_step)
+    spread = spread_of(prepared.rows, None, result.centroids, prepared.transform.scale)
+    scaling = None if prepared.recipe.scale == "none" else prepared.recipe.as_dict()
+    write_run(folder, result, Details(scaling, spread))
+    rows = {name: prepared.transform.inverse_transform(table) for name, table in prepared.rows.items()}
+    files = read_run(folder)
+    drawn = [write_report(folder), *plots.draw_run(folder, files.result, files.trace, rows)]
+    if as_json:
+        print_json(result_as_dict(result, Details(scaling, spread)))
+        return
+    show_result(files.result, folder, console)
+    for path in drawn:
+        console.print(f"Drawn: {path}", highlight=False, soft_wrap=True)
+
+
+def _penguins() -> tuple[str, Prepared, int]:
+    from ..data.datasets import penguins
+    from ..data.preprocessing import prepare
+
+    prepared = prepare(penguins().tables)
+    n_rows = sum(map(len, prepared.rows.values()))
+    about = f"Three islands hold four measures of {n_rows} penguins."
+    return about, prepared, 3
+
+
+def _generated() -> tuple[str, Prepared, int]:
+    from ..core.extras import require
+    from ..data.preprocessing import prepare
+
+    require("h5py", "paper", "generating the paper's problems")
+    from ..paper.instances import generate
+
     problem = generate(3, 2, 4, seed=7, points_per_cluster=6, radius=0.4).problem
-    recorder = Recorder()
-    transport = MeteredTransport(recorder.around(InProcessTransport.of(problem, PaperWorker)))
-    try:
-        with live_progress() as on_round:
-            result = run(transport, Settings(4, gap=1e-6), domain=problem.domain, on_round=on_round)
-    finally:
-        transport.close()
-    write_run(folder, result)
-    show(result, folder)
-    consensus = result.centroids[None].repeat(len(problem.nodes), axis=0)
-    stages = {"alone": recorder.first, "consensus": consensus}
-    for path in (
-        plots.node_clusters(problem, stages, folder / "clusters.png", "Each node alone, and all nodes together"),
-        plots.bounds_over_rounds(result.history, folder / "bounds.png", "The bound meets the cost"),
-        plots.gap_over_rounds({"proximal": result.history}, folder / "gap.png", "Gap over rounds"),
-    ):
-        console.print(f"Drawn: {path}", highlight=False)
+    tables = {node.name: node.points for node in problem.nodes}
+    return "Three sites hold 24 generated rows each.", prepare(tables, scale="none"), 4

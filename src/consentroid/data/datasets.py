@@ -1,9 +1,9 @@
-"""Real data with natural sites, read from packages that ship it: no download, nothing copied into this one.
+"""Real data with natural sites: the penguins come with this package, the others are read from packages that ship them.
 
 =========  ==============  ======  ===================  ================================================
 loader     package         rows    nodes                licence of the data
 =========  ==============  ======  ===================  ================================================
-penguins   palmerpenguins  342     3 islands            CC0 (Horst, Hill, Gorman 2020)
+penguins   this one        342     3 islands            CC0 (Horst, Hill, Gorman 2020)
 rand_hie   statsmodels     20,190  6 sites              public domain (RAND Health Insurance Experiment)
 lung       lifelines       227     18 institutions      as the package, MIT (Loprinzi et al. 1994)
 =========  ==============  ======  ===================  ================================================
@@ -47,7 +47,7 @@ class Sites:
 
 def penguins(features: Sequence[str] = PENGUINS) -> Sites:
     """Body measures of penguins by island; the two birds without any measure are left out."""
-    path = _file("palmerpenguins", "data/penguins.csv", "palmerpenguins")
+    path = Path(__file__).with_name("penguins.csv")
     return _by_site(path, "island", features, drop_missing=True, about="Palmer penguins by island")
 
 

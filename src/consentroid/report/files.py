@@ -5,6 +5,7 @@
 | `result.json`      | verdict, bounds, centroids, regions, counts per site, effort          | 0600   |
 | `certificate.json` | the proof, for `consentroid verify`; only where the method makes one  | 0600   |
 | `trace.jsonl`      | one line per step: phase, bounds, boxes, seconds                      | usual  |
+| `prices-NAME.npz`  | a site's prices of its rows, for `verify`; written where its rows are | 0600   |
 
 Centroids, regions and spread are in the units of the rows as they were given; costs and bounds are in the units that
 were clustered (`scaling` leads from one to the other). A number that is not finite is null: JSON knows no other.
@@ -77,9 +78,13 @@ def check_writable(path: Path | None) -> None:
         output_folder(path.parent)
 
 
-def clean_up(folder: Path, keep: Iterable[str] = ()) -> None:
-    """Remove what an earlier run left: nothing in the folder may speak of another run than `result.json` does."""
-    for name in {*WRITTEN, *DERIVED, *OLD} - set(keep):
+def clean_up(folder: Path, keep: Iterable[str] = (), *, prices: bool = True) -> None:
+    """Remove what an earlier run left: nothing in the folder may speak of another run than `result.json` does.
+
+    Call it before a run; `prices=False` leaves the price files, which a run writes before its result.
+    """
+    old = {*WRITTEN, *DERIVED, *OLD} | ({path.name for path in folder.glob("prices-*.npz")} if prices else set())
+    for name in old - set(keep):
         (folder / name).unlink(missing_ok=True)
 
 
@@ -87,7 +92,7 @@ def write_run(folder: Path | str, result: FitResult, details: Details | None = N
     """All files of a run, each whole or not at all; files of an earlier run in the folder go."""
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    clean_up(folder)
+    clean_up(folder, prices=False)
     if result.certificate is not None:
         private = _new(folder / CERTIFICATE, 0o600)
         result.certificate.write(private)

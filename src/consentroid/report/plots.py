@@ -128,14 +128,16 @@ def comparison(document: Mapping[str, Any], path: Path) -> Path:
 def gap_over_rounds(histories: Mapping[str, Sequence[Any]], path: Path, title: str) -> Path:
     """Fig. `rel_DG`: the gap of each round (thin) and the best so far (bold) for every method."""
     figure, axes = _figure()
-    for (method, records), colour in zip(histories.items(), _colours(), strict=False):
-        rounds = [record.round for record in records]
-        axes.plot(rounds, [100 * max(r.gap, FLOOR) for r in records], color=colour, lw=2, label=method)
-        each = [(r.round, r.round_gap) for r in records if r.round_gap is not None]
-        if each:
-            axes.plot(*zip(*[(t, 100 * max(g, FLOOR)) for t, g in each], strict=True), color=colour, lw=0.7, alpha=0.6)
+    thin = False
+    for (method, steps), colour in zip(histories.items(), _colours(), strict=False):
+        best = [(step.round, 100 * max(step.gap, FLOOR)) for step in steps if np.isfinite(step.gap)]
+        axes.plot(*np.array(best).reshape(-1, 2).T, color=colour, lw=2, label=method)
+        each = [(step.round, getattr(step, "round_gap", None)) for step in steps]
+        known = [(number, 100 * max(gap, FLOOR)) for number, gap in each if gap is not None]
+        if known:
+            axes.plot(*np.array(known).T, color=colour, lw=0.7, alpha=0.6)
+            thin = True
     axes.set(yscale="log", xlabel="round", ylabel="relative gap, %", title=title)
-    thin = any(r.round_gap is not None for records in histories.values() for r in records)
     axes.legend(title="bold: best so far, thin: this round" if thin else None, title_fontsize="small", frameon=False)
     return _save(figure, path)
 
@@ -144,22 +146,9 @@ def gap_over_time(curves: Mapping[str, tuple[Sequence[float], Sequence[float]]],
     """Fig. `central_clustering`: seconds and gaps for each curve."""
     figure, axes = _figure()
     for (name, (seconds, gaps)), colour in zip(curves.items(), _colours(), strict=False):
-        drawn = [100 * max(gap, FLOOR) for gap in gaps]
+        drawn = [100 * max(gap, FLOOR) if np.isfinite(gap) else np.nan for gap in gaps]
         axes.step(seconds, drawn, where="post", color=colour, lw=2, marker=".", label=name)
     axes.set(yscale="log", xlabel="seconds", ylabel="relative gap, %", title=title)
-    axes.legend()
-    return _save(figure, path)
-
-
-def bounds_over_rounds(records: Sequence[Any], path: Path, title: str) -> Path:
-    """How the proven bound and the cost close in on each other."""
-    figure, axes = _figure()
-    known = [record for record in records if np.isfinite(record.upper)]
-    rounds = [record.round for record in known]
-    axes.plot(rounds, [r.upper for r in known], color=COLOURS[1], lw=2, label="cost of the best centroids")
-    axes.plot(rounds, [r.lower for r in known], color=COLOURS[0], lw=2, label="proven lower bound")
-    axes.fill_between(rounds, [r.lower for r in known], [r.upper for r in known], color=COLOURS[0], alpha=0.12, lw=0)
-    axes.set(xlabel="round", ylabel="clustering cost", title=title)
     axes.legend()
     return _save(figure, path)
 
