@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 from consentroid.bench import solvers, tables
-from consentroid.bench.solvers import Comparison, Effort, GrowthPoint, SolverBench, run_solver_bench
+from consentroid.bench.solvers import Effort, GrowthPoint, SolverBench, SolverComparison, run_solver_bench
 from consentroid.core.errors import InvalidInput
 from consentroid.paper.instances import generate, write_npz
 from consentroid.paper.node.base import Budget
@@ -33,8 +33,8 @@ def silent() -> Console:
     return Console(file=io.StringIO(), width=140)
 
 
-def comparison(label: str, ours: float, gurobi: float, status: str = "optimal") -> Comparison:
-    return Comparison(f"{label}_1", label, "node1", 1, ours, ours, 1.0, 1.0, gurobi, 1.5, status)
+def comparison(label: str, ours: float, gurobi: float, status: str = "optimal") -> SolverComparison:
+    return SolverComparison(f"{label}_1", label, "node1", 1, ours, ours, 1.0, 1.0, gurobi, 1.5, status)
 
 
 def test_the_bench_writes_what_it_measured(folder: Path, tmp_path: Path) -> None:

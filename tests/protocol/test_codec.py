@@ -24,7 +24,6 @@ from consentroid.protocol.messages import (
     ClaimSums,
     ColumnSums,
     Coordinates,
-    Counted,
     Describe,
     Description,
     Evaluate,
@@ -46,7 +45,6 @@ from consentroid.protocol.messages import (
     Solve,
     Solved,
     StartPrices,
-    Statistics,
     Trim,
     Trimmed,
 )
@@ -60,7 +58,6 @@ def a_query(rng: np.random.Generator, b: int = 2, k: int = 3, d: int = 2, c: int
         rule="order",
         references=rng.normal(size=(k, d)),
         solve=Solve(rng.normal(size=(b, 2, k, d)), rng.normal(size=(b, k, d)), seconds=1.5),
-        statistics=Statistics(rng.normal(size=(b + 1, 2, k, d))),
         evaluate=Evaluate(rng.normal(size=(c, k, d))),
     )
 
@@ -72,7 +69,6 @@ def a_reply(rng: np.random.Generator, b: int = 2, k: int = 3, d: int = 2, c: int
         solved=Solved(
             np.array([np.inf] + [1.0] * (b - 1)), rng.normal(size=b), rng.normal(size=(b, k, d)), rng.random(b) < 0.5
         ),
-        counted=Counted(rng.random((b + 1, k)), rng.normal(size=(b + 1, k, d)), rng.random(b + 1), np.zeros(b + 1)),
         evaluated=Evaluated(rng.random(c), rng.random((c, k)), rng.normal(size=(c, k, d)), rng.random((c, k))),
         seconds=0.25,
     )

@@ -15,7 +15,6 @@ from consentroid.core.problem import NodeData, clustering_cost
 from consentroid.core.symmetry import Symmetry, align
 from consentroid.paper.worker import PaperWorker
 from consentroid.protocol.messages import (
-    Counted,
     Describe,
     Description,
     Evaluate,
@@ -26,7 +25,6 @@ from consentroid.protocol.messages import (
     Response,
     Solve,
     Solved,
-    Statistics,
 )
 from consentroid.protocol.plausibility import Contradiction, ReplyChecker, box_is_empty
 from consentroid.transport.checked import CheckedTransport
@@ -58,7 +56,7 @@ class Honest:
         return best, at
 
     def answer(self, query: Query) -> Reply:
-        reply = self.worker.answer(replace(query, solve=None, statistics=None))
+        reply = self.worker.answer(replace(query, solve=None))
         assert isinstance(reply, Reply)
         if query.solve is None:
             return reply
@@ -134,10 +132,6 @@ def cases() -> dict[str, tuple[object, str]]:
         "another round": (lambda r: replace(r, round=r.round - 1), "answered round 0 in round 1"),
         "another node": (lambda r: replace(r, node="south"), "under the name 'south'"),
         "a part missing": (lambda r: replace(r, solved=None), "'solved' was asked for"),
-        "a part too many": (
-            lambda r: replace(r, counted=Counted(np.zeros((1, K)), np.zeros((1, K, D)), np.zeros(1), np.zeros(1))),
-            "'counted' was not asked for",
-        ),
         "a box missing": (
             lambda r: replace(
                 r,
@@ -174,6 +168,13 @@ def test_a_contradiction_within_a_reply_is_refused(case: str) -> None:
     with pytest.raises(Contradiction, match=reason):
         checker.check(query, change(reply))  # type: ignore[operator]
     checker.check(query, reply)  # the refused reply left no trace
+
+
+def test_a_part_that_was_not_asked_for_is_refused() -> None:
+    checker, node, rng = a_conversation()
+    query = a_query(rng, 1)
+    with pytest.raises(Contradiction, match="'evaluated' was not asked for"):
+        checker.check(replace(query, evaluate=None), node.answer(query))
 
 
 def test_a_bound_above_a_point_attained_earlier_is_refused() -> None:
@@ -228,24 +229,6 @@ def test_centroids_that_break_the_order_rule_are_refused() -> None:
     swapped = reply.solved.centroids[0][::-1]
     with pytest.raises(Contradiction, match="break the symmetry rule 'order'"):
         checker.check(replace(query, rule="order", references=swapped), reply)
-
-
-def test_statistics_that_prove_more_than_was_attained_are_refused() -> None:
-    checker, node, rng = a_conversation()
-    first = a_query(rng, 1)
-    reply = node.answer(first)
-    checker.check(first, reply)
-    assert reply.solved is not None
-    m = reply.solved.centroids[0]
-    box = np.stack([m - 1, m + 1])[None]
-    weight = float(len(node.points))
-    honest = Counted(np.zeros((1, K)), np.zeros((1, K, D)), np.zeros(1), np.array([weight]))
-    query = Query(2, statistics=Statistics(box))
-    checker.check(query, Reply(2, "north", counted=honest))
-    with pytest.raises(Contradiction, match="statistics prove"):
-        checker.check(query, Reply(2, "north", counted=replace(honest, constants=np.array([1e4]))))
-    with pytest.raises(Contradiction, match="in all for rows of weight 5"):
-        checker.check(query, Reply(2, "north", counted=replace(honest, undecided=np.array([weight + 1]))))
 
 
 @pytest.mark.parametrize(

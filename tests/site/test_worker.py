@@ -11,7 +11,7 @@ import pytest
 from consentroid.core.errors import NodeRefused
 from consentroid.core.problem import Domain, NodeData
 from consentroid.paper.worker import PaperWorker
-from consentroid.protocol.messages import Describe, Evaluate, Query, Reply, Solve, Statistics
+from consentroid.protocol.messages import Describe, Evaluate, Query, Reply, Solve
 from consentroid.site.worker import SiteWorker
 
 ROWS = np.array([[0.0, 0.0], [1.0, 0.5], [4.0, 4.0], [5.0, 4.5]])
@@ -30,10 +30,8 @@ def test_a_site_describes_and_evaluates_as_the_papers_worker_does() -> None:
     assert repr(SiteWorker(DATA).answer(Describe(2))) == repr(PaperWorker(DATA).answer(Describe(2)))
 
 
-@pytest.mark.parametrize(
-    "query", [Query(1, solve=Solve(BOXES, np.zeros((1, 2, 2)))), Query(1, statistics=Statistics(BOXES))]
-)
-def test_a_site_refuses_node_problems(query: Query) -> None:
+def test_a_site_refuses_node_problems() -> None:
+    query = Query(1, solve=Solve(BOXES, np.zeros((1, 2, 2))))
     with pytest.raises(NodeRefused, match="node problems"):
         SiteWorker(DATA).answer(query)
 

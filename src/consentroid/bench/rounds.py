@@ -17,11 +17,14 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from ..fitting import FitResult, run
+from ..fitting import run
 from ..paper.instances import Instance, generate
-from ..paper.settings import Settings
+from ..paper.loop import maximise_dual
+from ..paper.settings import PaperSettings
 from ..paper.worker import PaperWorker
+from ..report import plots
 from ..report.files import check_writable, output_folder
+from ..transport.channel import Channel
 from ..transport.inprocess import InProcessTransport
 from ..transport.metered import MeteredTransport
 
@@ -46,7 +49,7 @@ class Proof:
     n_nodes: int
     rounds: int
     boxes: int
-    bytes_a_round: float  # of one node, up and down
+    bytes_per_round: float  # of one node, up and down
     seconds: float
 
 
@@ -66,8 +69,6 @@ def run_rounds_bench(
         told = {"climbs": [asdict(c) for c in climbs], "proofs": [asdict(p) for p in proofs]}
         json_path.write_text(json.dumps(told, indent=1) + "\n")
     if folder is not None:
-        from ..report import plots
-
         console.print(f"Drawn: {plots.proof_traffic(proofs, folder / 'proof_traffic.png')}", highlight=False)
     return climbs, proofs
 
@@ -76,8 +77,8 @@ def climb_all(instance: Instance) -> Iterator[Climb]:
     """All methods on one instance."""
     histories = {}
     for method in METHODS:
-        settings = Settings(instance.problem.n_clusters, method, gap=0.0, max_rounds=LIMIT, prove=False)
-        histories[method] = [r.lower for r in _run(instance, settings).history if r.phase == "dual"]
+        settings = PaperSettings(instance.problem.n_clusters, method, gap=0.0, max_rounds=LIMIT)
+        histories[method] = _bounds(instance, settings)
     optimum = max(lowers[-1] for lowers in histories.values())
     for method, lowers in histories.items():
         within = [t for t, lower in enumerate(lowers, start=1) if lower >= optimum * (1.0 - TOLERANCE)]
@@ -87,18 +88,28 @@ def climb_all(instance: Instance) -> Iterator[Climb]:
 
 
 def prove(instance: Instance, gap: float = 1e-6) -> Proof:
-    result = _run(instance, Settings(instance.problem.n_clusters, gap=gap, time_limit=120.0))
-    n_nodes = len(instance.problem.nodes)
+    """Our own proof on the same rows."""
+    problem = instance.problem
+    transport = MeteredTransport(InProcessTransport.of(problem))
+    try:
+        result = run(transport, problem.n_clusters, domain=problem.domain, gap=gap, time_limit=120.0)
+    finally:
+        transport.close()
+    n_nodes = len(problem.nodes)
     traffic = (result.bytes_up + result.bytes_down) / n_nodes / result.rounds
     return Proof(instance.name, n_nodes, result.rounds, result.boxes, traffic, result.seconds)
 
 
-def _run(instance: Instance, settings: Settings) -> FitResult:
-    transport = MeteredTransport(InProcessTransport.of(instance.problem, PaperWorker))
+def _bounds(instance: Instance, settings: PaperSettings) -> list[float]:
+    """The best bound after each round of the paper's loop."""
+    problem = instance.problem
+    transport = InProcessTransport.of(problem, PaperWorker)
     try:
-        return run(transport, settings, domain=instance.problem.domain)
+        channel = Channel(transport)
+        outcome = maximise_dual(channel, channel.agree(problem.n_clusters, problem.domain), settings)
     finally:
         transport.close()
+    return [record.lower for record in outcome.trace if record.phase == "dual"]
 
 
 def _climb_table(climbs: Sequence[Climb]) -> Table:
@@ -116,7 +127,15 @@ def _climb_table(climbs: Sequence[Climb]) -> Table:
 
 def _proof_table(proofs: Sequence[Proof]) -> Table:
     table = Table(title="proofs to 1e-6")
-    for heading in ("nodes", "problems", "mean rounds", "most rounds", "mean boxes", "kB a round and node", "seconds"):
+    for heading in (
+        "nodes",
+        "problems",
+        "mean rounds",
+        "most rounds",
+        "mean boxes",
+        "kB per round and node",
+        "seconds",
+    ):
         table.add_column(heading, justify="right")
     for n_nodes in sorted({proof.n_nodes for proof in proofs}):
         chosen = [proof for proof in proofs if proof.n_nodes == n_nodes]
@@ -126,7 +145,7 @@ def _proof_table(proofs: Sequence[Proof]) -> Table:
             f"{fmean(p.rounds for p in chosen):.1f}",
             str(max(p.rounds for p in chosen)),
             f"{fmean(p.boxes for p in chosen):.0f}",
-            f"{fmean(p.bytes_a_round for p in chosen) / 1000:.1f}",
+            f"{fmean(p.bytes_per_round for p in chosen) / 1000:.1f}",
             f"{sum(p.seconds for p in chosen):.1f}",
         )
     return table

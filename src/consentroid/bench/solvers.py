@@ -27,13 +27,14 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from ..core.errors import SolverUnavailable
 from ..core.problem import NodeData
 from ..core.symmetry import Symmetry
-from ..fitting import run
 from ..paper.instances import Instance, generate, load_folder
+from ..paper.loop import maximise_dual
 from ..paper.node.base import Budget, NodeProblem, NodeSolution, NodeSolver, Status
-from ..paper.settings import Settings
+from ..paper.settings import PaperSettings
 from ..paper.solvers import solver_named
 from ..paper.worker import PaperWorker
 from ..report.files import check_writable, output_folder
+from ..transport.channel import Channel
 from ..transport.inprocess import InProcessTransport
 from ..transport.recorder import Recorder
 
@@ -68,7 +69,7 @@ class Effort:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class SolverComparison:
     """One node problem by all solvers; None where a solver is not available."""
 
     instance: str
@@ -118,7 +119,7 @@ class GrowthPoint:
 class SolverBench:
     """All that was measured so far."""
 
-    comparisons: list[Comparison]
+    comparisons: list[SolverComparison]
     growth: list[GrowthPoint]
     interrupted: bool = False
 
@@ -154,7 +155,7 @@ class SolverBench:
         }
 
 
-def _renamed(record: Ratio | Comparison) -> dict[str, Any]:
+def _renamed(record: Ratio | SolverComparison) -> dict[str, Any]:
     """JSON says `class`, which Python reserves; it knows no NaN either."""
     fields = {"class" if key == "instance_class" else key: value for key, value in asdict(record).items()}
     return {key: None if isinstance(value, float) and math.isnan(value) else value for key, value in fields.items()}
@@ -169,9 +170,10 @@ def trajectory_problems(
     """
     recorder = Recorder()
     transport = recorder.around(InProcessTransport.of(instance.problem, PaperWorker))
-    settings = Settings.of_the_paper(instance.problem.n_clusters, method, time_limit=time_limit)
+    settings = PaperSettings.of_the_paper(instance.problem.n_clusters, method, time_limit=time_limit)
     try:
-        run(transport, settings, domain=instance.problem.domain)
+        channel = Channel(transport)
+        maximise_dual(channel, channel.agree(settings.n_clusters, instance.problem.domain), settings)
     finally:
         transport.close()
     rounds = recorder.queries
@@ -213,7 +215,7 @@ def _best_of(
 
 def compare(
     instance: Instance, seconds: float, solvers: dict[str, NodeSolver], deadline: float
-) -> Iterator[Comparison]:
+) -> Iterator[SolverComparison]:
     """Every node problem of an instance by every solver, until the deadline."""
     remaining = deadline - time.perf_counter()
     if remaining <= 0:
@@ -222,7 +224,7 @@ def compare(
         if time.perf_counter() > deadline:
             return
         ours, first, solution = time_ours(problem, Budget(gap=OUR_GAP, seconds=seconds), number == 1)
-        record = Comparison(
+        record = SolverComparison(
             instance.name, instance.label, node.name, number, ours, first, solution.value, solution.bound
         )
         for name, solver in list(solvers.items()):
@@ -327,10 +329,10 @@ def _measure(
 
 def _in_turn(
     instances: list[Instance], effort: Effort, solvers: dict[str, NodeSolver], deadline: float
-) -> Iterator[Comparison]:
+) -> Iterator[SolverComparison]:
     """A problem of every class, then the next of every class: a bench cut short has seen them all."""
 
-    def of_class(label: str) -> Iterator[Comparison]:
+    def of_class(label: str) -> Iterator[SolverComparison]:
         for instance in instances:
             if instance.label == label:
                 yield from compare(instance, effort.their_limit, solvers, deadline)

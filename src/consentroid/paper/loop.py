@@ -25,7 +25,6 @@ from ..core.result import Step, StopReason, relative_gap
 from ..core.rounding import sum_down, sum_up
 from ..core.symmetry import Symmetry, align, alignment, canonical_order
 from ..core.topology import Topology, balanced
-from ..legacy.coordinator import Coordinator, OnRound  # noqa: F401  # until the front door is switched
 from ..protocol.messages import Evaluate, Query, Reply, Solve
 from ..transport.channel import Channel
 from . import primal

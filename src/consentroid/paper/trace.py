@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
-from pathlib import Path
+from dataclasses import dataclass
 
 from ..core.result import Step
 
@@ -36,14 +34,3 @@ class RoundRecord(Step):
 def t_comp(records: Sequence[RoundRecord], t_comm: float = T_COMM) -> float:
     """`Comp_Time`: nodes side by side, plus an assumed time for communication."""
     return sum(t_comm + record.t_update + record.t_sub for record in records)
-
-
-@dataclass
-class Trace:  # goes with the old tree
-    records: list[RoundRecord] = field(default_factory=list)
-
-    def t_comp(self, t_comm: float = T_COMM) -> float:
-        return t_comp(self.records, t_comm)
-
-    def write(self, path: Path) -> None:
-        path.write_text("".join(json.dumps(asdict(record)) + "\n" for record in self.records))

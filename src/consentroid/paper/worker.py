@@ -1,15 +1,16 @@
-"""The paper's worker: beyond what every site answers, it solves the node's priced problem and counts in boxes."""
+"""The paper's worker: beyond what every site answers, it solves the node's priced problem."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 
 from ..core.problem import NodeData
 from ..core.symmetry import Rule, Symmetry
-from ..protocol.messages import Counted, Query, Reply, Solve, Solved, Statistics
+from ..protocol.messages import Query, Reply, Solve, Solved
 from ..site.worker import SiteWorker
 from .node.base import BatchSolver, Budget, NodeProblem, NodeSolver, Status
 from .solvers import solver_named
@@ -18,17 +19,16 @@ from .solvers import solver_named
 class PaperWorker(SiteWorker):
     """Answers all parts of a query. Keeps no state that a lost message could corrupt, only caches."""
 
-    def __init__(self, data: NodeData, features: Sequence[str] = ()) -> None:
-        super().__init__(data, features)
+    def __init__(self, data: NodeData, features: Sequence[str] = (), price_file: Path | None = None) -> None:
+        super().__init__(data, features, price_file)
         self._solvers: dict[tuple[str, Rule], NodeSolver] = {}
 
     def _reply(self, query: Query) -> Reply:
         started = time.perf_counter()
         symmetry = Symmetry(query.rule, query.references)
         solved = None if query.solve is None else self._solve(query.solve, symmetry, query.solver)
-        counted = None if query.statistics is None else self._count(query.statistics)
         evaluated = None if query.evaluate is None else self._evaluate(query.evaluate)
-        return Reply(query.round, self.name, solved, counted, evaluated, time.perf_counter() - started)
+        return Reply(query.round, self.name, solved, evaluated, time.perf_counter() - started)
 
     def _solver(self, name: str, rule: Rule = "none") -> NodeSolver:
         """Solvers are kept: they remember what depends on the rows alone."""
@@ -55,8 +55,3 @@ class PaperWorker(SiteWorker):
             centroids=np.array([s.centroids for s in solutions]).reshape(request.prices.shape),
             optimal=np.array([s.status in (Status.OPTIMAL, Status.INFEASIBLE) for s in solutions], dtype=bool),
         )
-
-    def _count(self, request: Statistics) -> Counted:
-        exact = self._solver("exact")
-        assert isinstance(exact, BatchSolver)
-        return exact.count_many(self._data.points, self._data.weights, request.boxes)

@@ -37,7 +37,7 @@ MAX_TEXT = 2_000  # characters of a name or reason
 MAX_NAMES = 10_000  # features
 MAX_SIZE = {
     "A": 10**5, "B": 10**6, "C": 10**5, "D": MAX_NAMES, "E": MAX_NAMES + 2, "K": 10_000,
-    "L": 10**6, "P": 10**6, "Q": 10**5, "S": 10**6, "T": 10**7,
+    "L": 10**6, "P": 10**6, "Q": 10**5, "S": 10**5, "T": 10**7,
 }  # fmt: skip
 
 SHAPES: dict[str, tuple[str | int, ...]] = {
@@ -45,7 +45,6 @@ SHAPES: dict[str, tuple[str | int, ...]] = {
     "Describe.upper": ("D",),
     "Solve.boxes": ("B", 2, "K", "D"),
     "Solve.prices": ("B", "K", "D"),
-    "Statistics.boxes": ("S", 2, "K", "D"),
     "Evaluate.candidates": ("C", "K", "D"),
     "Query.references": ("K", "D"),
     "Description.lower": ("D",),
@@ -54,10 +53,6 @@ SHAPES: dict[str, tuple[str | int, ...]] = {
     "Solved.values": ("B",),
     "Solved.centroids": ("B", "K", "D"),
     "Solved.optimal": ("B",),
-    "Counted.counts": ("S", "K"),
-    "Counted.sums": ("S", "K", "D"),
-    "Counted.constants": ("S",),
-    "Counted.undecided": ("S",),
     "Evaluated.costs": ("C",),
     "Evaluated.counts": ("C", "K"),
     "Evaluated.offsets": ("C", "K", "D"),

@@ -40,11 +40,6 @@ class Solve:
 
 
 @dataclass(frozen=True)
-class Statistics:
-    boxes: Array  # (B, 2, K, D)
-
-
-@dataclass(frozen=True)
 class Evaluate:
     candidates: Array  # (C, K, D)
 
@@ -56,7 +51,6 @@ class Query:
     rule: Rule = "none"
     references: Array | None = None  # (K, D)
     solve: Solve | None = None
-    statistics: Statistics | None = None
     evaluate: Evaluate | None = None
 
 
@@ -81,16 +75,6 @@ class Solved:
 
 
 @dataclass(frozen=True)
-class Counted:
-    """Σ_k min over m_k of the decided rows' cost is a bound once summed over nodes; see `legacy/bounds.py`."""
-
-    counts: Array  # (B, K) weight of the rows decided for each cluster
-    sums: Array  # (B, K, D) their weighted sum, relative to the box centre
-    constants: Array  # (B,) rest: their squares about the box centre + least distances of undecided rows, rounded down
-    undecided: Array  # (B,) weight of the rows not decided
-
-
-@dataclass(frozen=True)
 class Evaluated:
     costs: Array  # (C,)
     counts: Array  # (C, K)
@@ -103,7 +87,6 @@ class Reply:
     round: int
     node: str
     solved: Solved | None = None
-    counted: Counted | None = None
     evaluated: Evaluated | None = None
     seconds: float = 0.0
 

@@ -27,7 +27,6 @@ from ..core.arrays import Array
 from ..core.symmetry import Symmetry, align
 from .messages import (
     Coordinates,
-    Counted,
     Describe,
     Description,
     Evaluate,
@@ -38,7 +37,6 @@ from .messages import (
     Reply,
     Solve,
     Solved,
-    Statistics,
 )
 from .price_rules import TOLERANCE, Contradiction, PriceRules, check_offsets, same_shape
 
@@ -109,7 +107,6 @@ class ReplyChecker:
             raise Contradiction(f"answered round {reply.round} in round {query.round}")
         _only_what_was_asked(
             solved=(query.solve, reply.solved),
-            counted=(query.statistics, reply.counted),
             evaluated=(query.evaluate, reply.evaluated),
         )
         symmetry = Symmetry(query.rule, query.references)
@@ -121,8 +118,6 @@ class ReplyChecker:
             attained, bounds = self._check_solved(query.solve, reply.solved, symmetry)
             points += attained
             _check_bounds_against_points(bounds, [*self._points, *points], symmetry)
-        if query.statistics is not None and reply.counted is not None:
-            self._check_counted(query.statistics, reply.counted, [*self._points, *points])
         for earlier, proven in self._bounds.values():
             _check_bounds_against_points(list(proven), points, earlier)
         self._points.extend(points)
@@ -211,32 +206,11 @@ class ReplyChecker:
             check_offsets(told.offsets, told.counts, asked.candidates, self._extent)
         return [_Point(m, cost) for m, cost in zip(asked.candidates, told.costs.tolist(), strict=True)]
 
-    def _check_counted(self, asked: Statistics, told: Counted, points: list[_Point]) -> None:
-        n, _, k, d = asked.boxes.shape
-        same_shape("counts", told.counts, (n, k))
-        same_shape("sums", told.sums, (n, k, d))
-        same_shape("constants", told.constants, (n,))
-        same_shape("undecided", told.undecided, (n,))
-        if np.any(told.undecided < 0):
-            raise Contradiction("tells a negative weight of undecided rows")
-        self._check_counts(told.counts, told.counts.sum(axis=1) + told.undecided)
-        centres = asked.boxes.mean(axis=1)
-        for point in points:
-            m, cost = point.centroids, point.cost
-            offset = m - centres  # (B, K, D)
-            terms = told.counts * (offset**2).sum(axis=2), -2.0 * (told.sums * offset).sum(axis=2)
-            bound = terms[0].sum(axis=1) + terms[1].sum(axis=1) + told.constants
-            scale = cost + np.abs(told.constants) + sum(np.abs(term).sum(axis=1) for term in terms)
-            inside = np.all((asked.boxes[:, 0] <= m) & (m <= asked.boxes[:, 1]), axis=(1, 2))
-            b = _first(inside & (bound > cost + TOLERANCE * scale))
-            if b is not None:
-                raise Contradiction(f"box {b}: its statistics prove {bound[b]:.12g} where it attained {cost:.12g}")
-
     def _check_counts(self, counts: Array, totals: Array) -> None:
         if np.any(counts < 0):
             raise Contradiction("tells a negative count")
-        if self._weight is not None and np.any(np.abs(totals - self._weight) > TOLERANCE * self._weight):
-            raise Contradiction(f"tells counts of {totals[0]:g} in all for rows of weight {self._weight:g}")
+        if self._weight is not None and np.any(totals > (1.0 + TOLERANCE) * self._weight):  # small groups are left out
+            raise Contradiction(f"tells counts of {totals.max():g} in all for rows of weight {self._weight:g}")
 
 
 def _check_bounds_against_points(bounds: list[_Bound], points: list[_Point], symmetry: Symmetry) -> None:

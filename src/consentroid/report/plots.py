@@ -186,7 +186,7 @@ def proof_traffic(proofs: Sequence[Any], path: Path) -> Path:
     nodes = [proof.n_nodes for proof in proofs]
     left.scatter(nodes, [proof.rounds for proof in proofs], color=COLOURS[0], alpha=0.7)
     left.set(xlabel="nodes", ylabel="rounds", title="rounds of a proof to 1e-6", ylim=(0, None))
-    right.scatter(nodes, [proof.bytes_a_round / 1000 for proof in proofs], color=COLOURS[1], alpha=0.7)
+    right.scatter(nodes, [proof.bytes_per_round / 1000 for proof in proofs], color=COLOURS[1], alpha=0.7)
     right.set(xlabel="nodes", ylabel="kB", yscale="log", title="traffic of one node in a round")
     for axes in (left, right):
         axes.set_xscale("log", base=2)

@@ -116,8 +116,8 @@ def size_of(request: Request) -> Size:
     if isinstance(request, PriceQuery):
         return _price_size(request)
     if isinstance(request, Query):
-        parts = [name for name in ("solve", "statistics", "evaluate") if getattr(request, name) is not None]
-        boxes = sum(len(part.boxes) for part in (request.solve, request.statistics) if part is not None)
+        parts = [name for name in ("solve", "evaluate") if getattr(request, name) is not None]
+        boxes = 0 if request.solve is None else len(request.solve.boxes)
         n_clusters, points = _candidates(request)
         return Size("+".join(parts) or "nothing", n_clusters, boxes, points)
     return Size(type(request).__name__.lower())

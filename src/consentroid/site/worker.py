@@ -146,7 +146,7 @@ class SiteWorker:
     # ------------------------------------------------------------------ candidate centroids
 
     def _reply(self, query: Query) -> Reply:
-        if query.solve is not None or query.statistics is not None:
+        if query.solve is not None:
             raise NodeRefused("this site answers for its rows only; it solves no node problems")
         started = time.perf_counter()
         evaluated = None if query.evaluate is None else self._evaluate(query.evaluate)

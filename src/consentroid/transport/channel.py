@@ -81,14 +81,6 @@ class Channel:
             np.max([_required(d.upper, d.node) for d in described], axis=0),
         )
 
-    def resolution(self, domain: Domain) -> float:  # goes with the old tree
-        """Cost that rounding the centroids to floating point can cause: weight × (2^-50 of the largest coordinate)²."""
-        largest = np.maximum(np.abs(domain.lower), np.abs(domain.upper))
-        return float(sum(d.weight for d in self.described) * np.sum((largest * 2.0**-50) ** 2))
-
-    def continue_from(self, round: int, bytes_up: int, bytes_down: int) -> None:  # goes with the old tree
-        self.round = round
-
     # ------------------------------------------------------------------ rounds
 
     def ask(self, queries: Sequence[Query]) -> list[Reply]:

@@ -1,8 +1,7 @@
 """What an update rule sees and returns.
 
 A rule maximises the concave dual function d(λ) = Σ_i d_i(A_iᵀ λ) (`Dual_Problem`) from evaluations of it. It knows
-nothing of nodes' rows or of K-means. State is a frozen dataclass of arrays and scalars whose `lam` is the next point:
-a checkpoint *is* the state.
+nothing of nodes' rows or of K-means. State is a frozen dataclass of arrays and scalars whose `lam` is the next point.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ class DualEvaluation:
     value: float
     bound: float
     subgradient: Array  # (E, K, D), consensus residual (`Subgradient_Consensus`)
-    prices: Array  # (N, K, D), per node, for rules with one cut a node
+    prices: Array  # (N, K, D), per node, for rules with one cut per node
     node_values: Array  # (N,)
     node_bounds: Array  # (N,)
     centroids: Array  # (N, K, D): subgradient of node i's part with respect to its price

@@ -1,13 +1,4 @@
-"""A kd-tree over a node's rows, and the decided-row statistics of centroid boxes.
-
-A row is decided for cluster k when its farthest distance to box k is below its least distance to every other box; a
-cell of rows likewise, with distances from its bounding box, so that one test settles all rows in it. Decided rows
-cost exactly
-
-    Σ_j w_j |y_j − m_k|² = n_k |m_k − c_k|² − 2 s_k·(m_k − c_k) + q_k,     s_k = Σ w (y − c_k),  q_k = Σ w |y − c_k|²
-
-about the box centres c; the others cost at least their least distance to a box that may win them.
-"""
+"""A kd-tree over a node's rows: one look settles all rows of a cell."""
 
 from __future__ import annotations
 
@@ -15,8 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...core.compile import bare, entry, kernel
-from ._kernels import ROUNDING, TINY, down, up
+from ...core.compile import bare, entry
 
 
 class Tree(NamedTuple):
@@ -116,114 +106,3 @@ def build_tree(y, w, leaf_size):
         rows, weights, lo[:cells].copy(), hi[:cells].copy(), mean, weight, spread, first[:cells].copy(),
         last[:cells].copy(), right[:cells].copy(), index,
     )  # fmt: skip
-
-
-@kernel
-def winner(low, high, lo, hi, near):
-    """Cluster that wins every row in [low, high] whatever the centroids in their boxes, or −1.
-
-    Fills near[k] with the least squared distance to box k, or inf where k can win none of the rows.
-    """
-    n_clusters, n_features = lo.shape
-    smallest_far = np.inf
-    for k in range(n_clusters):
-        close, far = 0.0, 0.0
-        for d in range(n_features):
-            gap = max(lo[k, d] - high[d], low[d] - hi[k, d])
-            if gap > 0.0:
-                close += gap * gap
-            reach = max(hi[k, d] - low[d], high[d] - lo[k, d])
-            far += reach * reach
-        near[k] = close
-        smallest_far = min(smallest_far, far)
-    threshold = smallest_far * (1.0 + 64.0 * ROUNDING * (n_features + 1))
-    count, chosen = 0, -1
-    for k in range(n_clusters):
-        if near[k] <= threshold:
-            count += 1
-            chosen = k
-        else:
-            near[k] = np.inf
-    return chosen if count == 1 else -1
-
-
-@kernel
-def box_statistics(tree, lo, hi, centre, counts, sums, near, pending):
-    """Adds decided weights and sums; returns (constant, undecided weight), without margin, in scaled units."""
-    n_features = lo.shape[1]
-    constant, undecided = 0.0, 0.0
-    top = 1
-    pending[0] = 0
-    while top > 0:
-        top -= 1
-        c = pending[top]
-        k = winner(tree.lo[c], tree.hi[c], lo, hi, near)
-        if k >= 0:
-            counts[k] += tree.weight[c]
-            constant += tree.spread[c]
-            for d in range(n_features):
-                difference = tree.mean[c, d] - centre[k, d]
-                sums[k, d] += tree.weight[c] * difference
-                constant += tree.weight[c] * difference * difference
-        elif tree.right[c] > 0:
-            pending[top] = tree.right[c]
-            pending[top + 1] = c + 1
-            top += 2
-        else:
-            for j in range(tree.first[c], tree.last[c]):
-                k = winner(tree.y[j], tree.y[j], lo, hi, near)
-                if k >= 0:
-                    counts[k] += tree.w[j]
-                    for d in range(n_features):
-                        difference = tree.y[j, d] - centre[k, d]
-                        sums[k, d] += tree.w[j] * difference
-                        constant += tree.w[j] * difference * difference
-                else:
-                    undecided += tree.w[j]
-                    constant += tree.w[j] * near.min()
-    return constant, undecided
-
-
-@entry
-def count_batch(tree, row_centre, scale, weight_scale, n_rows, boxes, first, last, counts, sums, constants, undecided):
-    """Decided-row statistics of boxes first..last−1, in original units; constants carry all error margins."""
-    n_clusters, n_features = boxes.shape[2], boxes.shape[3]
-    lo, hi = np.empty((n_clusters, n_features)), np.empty((n_clusters, n_features))
-    centre, near = np.empty((n_clusters, n_features)), np.empty(n_clusters)
-    pending = np.empty(256, np.int64)
-    everything = tree.weight[0]
-    for b in range(first, last):
-        fine = True
-        for k in range(n_clusters):
-            for d in range(n_features):
-                lo[k, d] = down((boxes[b, 0, k, d] - row_centre[d]) / scale)
-                hi[k, d] = up((boxes[b, 1, k, d] - row_centre[d]) / scale)
-                middle = 0.5 * (boxes[b, 0, k, d] + boxes[b, 1, k, d])
-                centre[k, d] = (middle - row_centre[d]) / scale
-                fine = fine and abs(lo[k, d]) < 1e140 and abs(hi[k, d]) < 1e140 and abs(centre[k, d]) < 1e140
-        counts[b, :] = 0.0
-        sums[b, :, :] = 0.0
-        if not fine:  # nothing decided, at no cost: true whatever the numbers
-            constants[b], undecided[b] = 0.0, everything * weight_scale
-            continue
-        constant, left = box_statistics(tree, lo, hi, centre, counts[b], sums[b], near, pending)
-        # docs/numerics.md, section 5: rounding of counts, sums and squares here and when up to 1,000 nodes are summed
-        size = 0.0
-        for k in range(n_clusters):
-            for d in range(n_features):
-                reach = 1.0 + abs(centre[k, d]) + (hi[k, d] - lo[k, d])
-                size += (counts[b, k] if counts[b, k] > 0.0 else 0.0) * reach * reach
-        margin = (4 * n_rows + 4096) * ROUNDING * (size + constant) + TINY
-        constants[b] = (constant - margin) * weight_scale * scale * scale
-        if not abs(constants[b]) < np.inf:
-            constants[b] = 0.0 if constants[b] > 0.0 else -np.inf
-            counts[b, :] = 0.0
-            sums[b, :, :] = 0.0
-            undecided[b] = everything * weight_scale
-            continue
-        constants[b] = down(down(constants[b]))
-        undecided[b] = left * weight_scale
-        for k in range(n_clusters):
-            counts[b, k] *= weight_scale
-            for d in range(n_features):
-                sums[b, k, d] *= weight_scale * scale

@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from ...core.arrays import Array
 from ...core.problem import clustering_cost
 from ...core.symmetry import Symmetry
-from ...protocol.messages import Counted
 
 
 class Status(StrEnum):
@@ -85,12 +84,10 @@ class NodeSolver(Protocol):
 
 @runtime_checkable
 class BatchSolver(NodeSolver, Protocol):
-    """A solver that answers many boxes in one call and counts their decided rows."""
+    """A solver that answers many boxes in one call."""
 
     def solve_many(
         self, points: Array, weights: Array, prices: Array, boxes: Array, symmetry: Symmetry, budget: Budget
     ) -> NodeSolutions:
         """prices (B, K, D), boxes (B, 2, K, D); `budget.seconds` is for all of them together."""
         ...
-
-    def count_many(self, points: Array, weights: Array, boxes: Array) -> Counted: ...

@@ -16,9 +16,7 @@ import numpy as np
 from ...core.arrays import Array
 from ...core.kernel_cache import drop_stale
 from ...core.symmetry import Symmetry
-from ...protocol.messages import Counted
 from ._state import INFEASIBLE, OPTIMAL, UNFINISHED
-from ._tree import count_batch
 from .base import Budget, NodeProblem, NodeSolution, NodeSolutions, Status
 from .regimes import TENTATIVE_NODES, Request, Result, search_assignments, search_both, search_line
 from .table import Table
@@ -61,19 +59,6 @@ class ExactSolver:
         """One problem per box, prices (B, K, D), boxes (B, 2, K, D); `budget.seconds` is for all of them together."""
         result = self._run(points, weights, prices, boxes, symmetry, budget, None)
         return NodeSolutions(result.bounds, result.values, result.centroids, result.states != UNFINISHED)
-
-    def count_many(self, points: Array, weights: Array, boxes: Array) -> Counted:
-        """Decided-row statistics of each box (B, 2, K, D): sums about the box centres 0.5 (lo + hi)."""
-        n_boxes, _, n_clusters, n_features = boxes.shape
-        table = self._table(points, weights)
-        counts, sums = np.zeros((n_boxes, n_clusters)), np.zeros((n_boxes, n_clusters, n_features))
-        constants, undecided = np.zeros(n_boxes), np.zeros(n_boxes)
-        if len(table.w):
-            count_batch(
-                table.tree, table.centre, table.scale, table.weight_scale, len(table.weights),
-                np.array(boxes, dtype=float, order="C"), 0, n_boxes, counts, sums, constants, undecided,
-            )  # fmt: skip
-        return Counted(counts, sums, constants, undecided)
 
     def _run(
         self,

@@ -1,1 +1,0 @@
-"""The box tree over all centroids with its certificate, checkpoint and checker; to be replaced."""
