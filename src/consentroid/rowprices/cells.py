@@ -37,6 +37,7 @@ class Node:
     slot: int  # its prices at the sites
     bound: float  # proven, in the search's units; inherited until its own search is done
     path: tuple[Branch, ...] = ()
+    priced: bool = False  # whether the sites hold prices in its slot
     total: float = 0.0  # Σ w λ
     targets: Array = field(default_factory=lambda: np.empty(0))  # t of each cell
     trees: list[SearchTree | None] = field(default_factory=list)

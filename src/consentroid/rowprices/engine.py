@@ -20,6 +20,7 @@ from .cells import Cell, Node, frontier, most_fractional
 from .columns import Columns
 from .coordinates import Axes
 from .incumbents import evaluate, lloyd, split_starts, swaps
+from .regions import find_regions
 from .search import CellSearch
 from .session import OutOfTime, Session
 from .totals import total
@@ -36,15 +37,16 @@ class Engine:
 
     def run(self, init: Array | None = None) -> Node | None:
         """Find, prove, branch; the root of the tree of cells, or None if there was no time for one."""
-        session, root = self.session, None
+        session, root, bundle = self.session, None, None
         try:
             self._find_incumbent(init)
             root = self._root()
             waiting = [(root.bound, 0, root, None)]
-            while waiting and not session.proven:
+            while waiting and not (session.proven and root.priced):
                 _, _, node, parent = heapq.heappop(waiting)
                 bundle = self._price(node, parent)
-                self._search(node, bundle)
+                if not session.proven:
+                    self._search(node, bundle)
                 if node.bound < session.enough:
                     for child in self._branch(node, bundle):
                         heapq.heappush(waiting, (child.bound, len(child.path) * 1000 + session.cells_done, child, bundle))
@@ -58,10 +60,27 @@ class Engine:
             session.stop_reason = StopReason.INTERRUPTED
             if session.centroids is None:
                 raise
-        if root is not None:
-            self._conclude(root)
-        session.enter("done")
+        if root is None or not root.priced:
+            return None
+        self._conclude(root)
+        self._find_regions(root, bundle)
         return root
+
+    def _find_regions(self, root: Node, bundle: Bundle | None) -> None:
+        """Regions of all optimal centroids, where the root alone proves the bound; a sharper bound makes them small."""
+        session = self.session
+        if not session.proven or not root.trees or root.children or bundle is None or session.upper == 0.0:
+            return
+        session.enter("regions")
+        try:
+            with session.within(max(0.6, 0.5 * session.seconds)):
+                slack = max(bundle.value - session.enough, 0.0)
+                if bundle.value > session.upper_y - 0.01 * slack:
+                    self._search_cells(root, bundle, bundle.least - 0.01 * slack / session.n_clusters)
+                self.regions = find_regions(session, root, self.root_cell, 0.0)
+        except OutOfTime:
+            pass
+        self._conclude(root)
 
     def _price(self, node: Node, parent: Bundle | None) -> Bundle:
         """Prices of a node, from the incumbent or its parent, until they are good enough to search."""
@@ -74,7 +93,9 @@ class Engine:
         else:
             node.slot = bundle.centre = self._slot()
             bundle.start_from(parent)
-        bundle.improve(self._goal())
+        node.priced = True
+        if not session.proven:
+            bundle.improve(self._goal())
         return bundle
 
     def _search(self, node: Node, bundle: Bundle) -> None:

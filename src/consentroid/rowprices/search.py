@@ -57,9 +57,21 @@ class Judged:
     axes: NDArray[np.int64]
 
     @classmethod
-    def of(cls, lower: Array, upper: Array, cell: Cell, root: Cell, sums: BoxSums, steepness: Array, target: float) -> Judged:
+    def of(
+        cls,
+        lower: Array,
+        upper: Array,
+        cell: Cell,
+        root: Cell,
+        sums: BoxSums,
+        steepness: Array,
+        target: float,
+        cost_only: bool = False,
+    ) -> Judged:
+        """`cost_only`: no stationarity, neither cuts nor shift."""
         n, n_features = lower.shape
         low, high = cell.faces(root)
+        cuts, shift = (np.full_like(sums.cuts, np.inf), 0.0) if cost_only else (sums.cuts, SHIFT)
         shape = (n, n_features)
         out = cls(
             np.empty(n), np.empty(shape), np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64),
@@ -68,7 +80,7 @@ class Judged:
         )  # fmt: skip
         judge_boxes(
             lower, upper, low & (lower == cell.lower), high & (upper == cell.upper), sums.minorants, sums.insides,
-            sums.cuts, sums.scores, steepness, np.array(MULTIPLES), SHIFT, target, out.bounds, out.points, out.verdicts,
+            cuts, sums.scores, steepness, np.array(MULTIPLES), shift, target, out.bounds, out.points, out.verdicts,
             out.closing_axis, out.closing_side, out.closing_mu, out.kinds, out.thresholds, out.mus, out.lower, out.upper,
             out.shrunk, out.axes,
         )  # fmt: skip
@@ -118,7 +130,7 @@ class CellSearch:
         except BaseException:
             self.open += batch  # nothing was learned about them
             raise
-        judged = Judged.of(lower, upper, self.cell, self.root, sums, steepness, self.target)
+        judged = self._judge(lower, upper, sums, steepness)
         self._take_tried(tried)
         steeper = np.where(sums.worth > 0, sums.undecided / np.maximum(sums.worth, 1e-300), steepness)
         for b, box in enumerate(batch):
@@ -135,21 +147,28 @@ class CellSearch:
     def _ask(
         self, batch: list[tuple[float, int, float, int]], lower: Array, upper: Array, steepness: Array
     ) -> tuple[BoxSums, Trimmed | None]:
-        low, high = self.cell.faces(self.root)
-        touches = (low & (lower == self.cell.lower)) | (high & (upper == self.cell.upper))
         numbers = np.array([box[1] for box in batch], dtype=np.int64)
         parents = np.array([box[3] for box in batch], dtype=np.int64)
         query = PriceQuery(
             0,
             trim=Trim(self.slot, self.to_try) if len(self.to_try) else None,
             examine=Examine(
-                self.slot, lower, upper, touches & (upper > lower), steepness, self._base + numbers,
+                self.slot, lower, upper, self._held(lower, upper), steepness, self._base + numbers,
                 np.where(parents >= 0, self._base + parents, -1),
             ),
         )  # fmt: skip
         reply = self.session.totals.ask(query)
         assert reply.boxes is not None
         return reply.boxes, reply.trimmed
+
+    def _held(self, lower: Array, upper: Array) -> NDArray[np.bool_]:
+        """Coordinates in which a box of positive width touches an inner face of the cell."""
+        low, high = self.cell.faces(self.root)
+        touches = (low & (lower == self.cell.lower)) | (high & (upper == self.cell.upper))
+        return np.asarray(touches & (upper > lower))
+
+    def _judge(self, lower: Array, upper: Array, sums: BoxSums, steepness: Array) -> Judged:
+        return Judged.of(lower, upper, self.cell, self.root, sums, steepness, self.target)
 
     def _settle(self, b: int, box: int, judged: Judged, steepness: float) -> None:
         """Record what was shown about a box, and open what is left of it."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -67,6 +68,16 @@ class Session:
     def check_time(self) -> None:
         if self.left <= 0.0:
             raise OutOfTime
+
+    @contextmanager
+    def within(self, seconds: float) -> Iterator[None]:
+        """For a while, a nearer time limit."""
+        limit = self.time_limit
+        self.time_limit = min(limit, self.seconds + seconds)
+        try:
+            yield
+        finally:
+            self.time_limit = limit
 
     def enter(self, phase: str) -> None:
         """Time from now on counts for this phase."""

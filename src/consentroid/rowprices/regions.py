@@ -1,0 +1,133 @@
+"""Where can the centroids of an optimal clustering be? Boxes that hold them all.
+
+A clustering that costs at most U has Σ_k f(m_k) ≤ U − Σ w λ, and every f(m_k) ≥ t, so each of its centroids lies in
+
+    {m : f(m) ≤ τ},   τ = U − Σ w λ − (K − 1) t.
+
+The search below covers that set. No stationarity here: an optimal centroid need not minimise f, so boxes are bounded and
+cut by cost alone, without the shift. What survives falls apart into small boxes; if there are K of them and no box can
+hold two centroids (the profit of two centroids in one box C is at most that of C's nearest points, Σ_j w min(0, a_j − λ_j)),
+each holds exactly one centroid of every such clustering.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from ..core.arrays import Array
+from ..core.result import Regions
+from ..protocol.messages import BoxSums, Examine, PriceQuery
+from .cells import Cell, Node
+from .search import CellSearch, Judged
+from .session import Session
+
+MOST_BOXES = 20_000
+STALLED = 0.8  # a box that cuts leave larger than this share is taken as it is, once it is small enough
+FINE = 4.0  # diameters of the set {f ≤ τ} about one centroid at which a box is small enough
+
+
+class RegionSearch(CellSearch):
+    """Covers {f ≤ target}; `survivors` are the boxes that are left."""
+
+    def __init__(self, session: Session, root: Cell, node: Node, target: float, radius: float) -> None:
+        super().__init__(session, root, root, node.slot, target, 1.0)
+        self.survivors: list[tuple[Array, Array]] = []
+        self.radius = radius
+
+    def cover(self) -> bool:
+        """Whether so many boxes were enough."""
+        while self.open:
+            self.session.check_time()
+            if len(self.tree) > MOST_BOXES:
+                return False
+            self._round()
+        return True
+
+    def _held(self, lower: Array, upper: Array) -> Array:
+        return np.ones(lower.shape, dtype=bool)
+
+    def _judge(self, lower: Array, upper: Array, sums: BoxSums, steepness: Array) -> Judged:
+        return Judged.of(lower, upper, self.cell, self.root, sums, steepness, self.target, cost_only=True)
+
+    def _settle(self, b: int, box: int, judged: Judged, steepness: float) -> None:
+        small = np.max(judged.upper[b] - judged.lower[b]) <= FINE * self.radius
+        if judged.verdicts[b] == 0 and small and judged.shrunk[b] > STALLED:
+            self.survivors.append((judged.lower[b].copy(), judged.upper[b].copy()))
+            return
+        super()._settle(b, box, judged, steepness)
+
+
+def find_regions(session: Session, node: Node, root: Cell, tolerance: float) -> Regions | None:
+    """Boxes in the original features, one per centroid in the incumbent's order; None where they do not fall apart."""
+    if session.centroids is None or len(node.targets) != 1 or not np.isfinite(node.targets).all():
+        return None
+    n_clusters, t = session.n_clusters, float(node.targets[0])
+    most = session.axes.bound_needed(session.upper * (1.0 + tolerance))
+    tau = most - node.total - (n_clusters - 1) * t
+    tau += 1e-12 * (abs(most) + abs(node.total) + n_clusters * abs(t))
+    if tau >= 0.0:
+        return None
+    assert session.counts is not None
+    radius = 2.0 * math.sqrt(max(tau - t, 0.0) / max(float(session.counts.max()), 1e-300))
+    search = RegionSearch(session, root, node, tau, max(radius, 1e-12))
+    if not search.cover():
+        return None
+    groups = _together(search.survivors, session.axes.forward(session.centroids))
+    if groups is None:
+        return None
+    lower, upper = groups
+    if n_clusters > 1 and not _one_each(session, node, lower, upper, most, t):
+        return None
+    return _original(session, lower, upper, tolerance)
+
+
+def _together(survivors: list[tuple[Array, Array]], centroids: Array) -> tuple[Array, Array] | None:
+    """Hulls of survivors, one around each centroid; None unless every survivor is nearest to one and hulls stay apart."""
+    lower, upper = centroids.copy(), centroids.copy()
+    for low, high in survivors:
+        outside = np.maximum(np.maximum(low - centroids, centroids - high), 0.0)
+        k = int(np.argmin((outside**2).sum(axis=1)))
+        lower[k], upper[k] = np.minimum(lower[k], low), np.maximum(upper[k], high)
+    for k in range(len(centroids)):
+        for i in range(k):
+            if np.all(lower[k] <= upper[i]) and np.all(lower[i] <= upper[k]):
+                return None
+    return lower, upper
+
+
+def _one_each(session: Session, node: Node, lower: Array, upper: Array, most: float, t: float) -> bool:
+    """Whether no hull can hold two centroids of a clustering that costs at most `most`."""
+    n = len(lower)
+    query = PriceQuery(
+        0,
+        examine=Examine(
+            node.slot, lower, upper, np.ones(lower.shape, dtype=bool), np.ones(n),
+            np.arange(n, dtype=np.int64) + session.boxes_done + MOST_BOXES, np.full(n, -1, dtype=np.int64),
+        ),
+    )  # fmt: skip
+    sums = session.totals.ask(query).boxes
+    assert sums is not None
+    half = np.linalg.norm(0.5 * (upper - lower), axis=1) * (1.0 + 1e-9)
+    weight, constant = sums.insides[:, 0], sums.insides[:, -1]
+    scatter = np.maximum(constant + node.total * (1.0 + 1e-9), 0.0)
+    served = constant - 2.0 * half * np.sqrt(weight * scatter) * (1.0 + 1e-9) - sums.worth
+    bound = node.total + served + (n - 2) * t
+    return bool(np.all(bound > most * (1.0 + 1e-12)))
+
+
+def _original(session: Session, lower: Array, upper: Array, tolerance: float) -> Regions:
+    """The boxes in the original features, outward: their hull after turning back, and what rounding can move."""
+    axes, domain = session.axes, session.domain
+    c = axes.coordinates
+    centre = axes.back(0.5 * (lower + upper))
+    reach = (0.5 * (upper - lower)) @ np.abs(c.basis).T / c.scale * (1.0 + 1e-9)
+    n_features = len(c.origin)
+    extent = np.abs(domain.lower - c.origin) + np.abs(domain.upper - c.origin)
+    rounding = 64.0 * n_features**2 * 2.0**-52 * (float(extent.sum()) + np.abs(c.origin))
+    exact = not c.origin.any() and np.array_equal(c.basis, np.eye(n_features))
+    reach = reach + (4.0 * 2.0**-52 * np.abs(centre) if exact else rounding)
+    return Regions(
+        np.maximum(centre - reach, domain.lower), np.minimum(centre + reach, domain.upper), tolerance
+    )
