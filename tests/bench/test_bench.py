@@ -12,7 +12,8 @@ import pytest
 from rich.console import Console
 
 from consentroid.bench import solvers, tables
-from consentroid.bench.solvers import Effort, GrowthPoint, SolverBench, SolverComparison, run_solver_bench
+from consentroid.bench.solver_records import GrowthPoint, SolverBench, SolverComparison
+from consentroid.bench.solvers import Effort, run_solver_bench
 from consentroid.core.errors import InvalidInput
 from consentroid.paper.instances import generate, write_npz
 from consentroid.paper.node.base import Budget

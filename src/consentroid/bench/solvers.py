@@ -15,10 +15,9 @@ import json
 import math
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from rich.console import Console
@@ -29,7 +28,7 @@ from ..core.problem import NodeData
 from ..core.symmetry import Symmetry
 from ..paper.instances import Instance, generate, load_folder
 from ..paper.loop import maximise_dual
-from ..paper.node.base import Budget, NodeProblem, NodeSolution, NodeSolver, Status
+from ..paper.node.base import Budget, NodeProblem, NodeSolution, NodeSolver
 from ..paper.settings import PaperSettings
 from ..paper.solvers import solver_named
 from ..paper.worker import PaperWorker
@@ -37,9 +36,9 @@ from ..report.files import check_writable, output_folder
 from ..transport.channel import Channel
 from ..transport.inprocess import InProcessTransport
 from ..transport.recorder import Recorder
+from . import tables
+from .solver_records import GROWTH_GAP, OUR_GAP, THEIR_GAP, THEIRS, GrowthPoint, SolverBench, SolverComparison
 
-THEIRS = ("gurobi", "scip")
-OUR_GAP, THEIR_GAP, GROWTH_GAP = 1e-9, 1e-4, 1e-4
 LONG = 0.5  # seconds after which a measurement is not repeated
 QUICK_SECONDS = 50.0  # of a minute; the rest is loading and drawing
 
@@ -66,99 +65,6 @@ class Effort:
     @classmethod
     def full(cls) -> Effort:
         return cls(math.inf, 120.0, 20.0, math.inf)
-
-
-@dataclass(frozen=True)
-class SolverComparison:
-    """One node problem by all solvers; None where a solver is not available."""
-
-    instance: str
-    instance_class: str
-    node: str
-    round: int
-    ours_seconds: float
-    ours_first_seconds: float  # by a fresh solver, which has not met the rows
-    ours_value: float
-    ours_bound: float
-    gurobi_seconds: float | None = None
-    gurobi_value: float | None = None
-    gurobi_status: str | None = None
-    scip_seconds: float | None = None
-    scip_value: float | None = None
-    scip_status: str | None = None
-
-    def ratio(self, solver: str) -> float | None:
-        theirs = getattr(self, f"{solver}_seconds")
-        return None if theirs is None else float(theirs / self.ours_seconds)
-
-
-@dataclass(frozen=True)
-class Ratio:
-    instance_class: str
-    solver: str
-    problems: int
-    median: float
-    worst: float
-    out_of_time: int
-    value_difference: float  # largest (theirs − ours) / ours in absolute terms, over solves that ended in time
-
-
-@dataclass(frozen=True)
-class GrowthPoint:
-    curve: str  # "rows", "features" or "clusters"
-    rows: int
-    features: int
-    clusters: int
-    seconds: float
-    gap: float
-    gap_asked: float
-    seconds_allowed: float
-
-
-@dataclass
-class SolverBench:
-    """All that was measured so far."""
-
-    comparisons: list[SolverComparison]
-    growth: list[GrowthPoint]
-    interrupted: bool = False
-
-    @property
-    def ratios(self) -> list[Ratio]:
-        classes = dict.fromkeys(c.instance_class for c in self.comparisons)
-        return [r for label in classes for solver in THEIRS if (r := self._ratio(label, solver)) is not None]
-
-    def _ratio(self, label: str, solver: str) -> Ratio | None:
-        chosen = [c for c in self.comparisons if c.instance_class == label and c.ratio(solver) is not None]
-        if not chosen:
-            return None
-        ratios = [c.ratio(solver) for c in chosen]
-        ended = [c for c in chosen if getattr(c, f"{solver}_status") == Status.OPTIMAL]
-        differences = [abs(getattr(c, f"{solver}_value") - c.ours_value) / max(abs(c.ours_value), 1e-9) for c in ended]
-        return Ratio(
-            instance_class=label,
-            solver=solver,
-            problems=len(chosen),
-            median=float(np.median(np.array(ratios, dtype=float))),
-            worst=float(np.min(np.array(ratios, dtype=float))),
-            out_of_time=len(chosen) - len(ended),
-            value_difference=max(differences, default=math.nan),
-        )
-
-    def as_dict(self) -> dict[str, Any]:
-        return {
-            "ratios": [_renamed(ratio) for ratio in self.ratios],
-            "records": [_renamed(comparison) for comparison in self.comparisons],
-            "growth": [asdict(point) for point in self.growth],
-            "gaps": {"ours": OUR_GAP, "gurobi": THEIR_GAP, "scip": THEIR_GAP},
-            "interrupted": self.interrupted,
-        }
-
-
-def _renamed(record: Ratio | SolverComparison) -> dict[str, Any]:
-    """JSON says `class`, which Python reserves; it knows no NaN either."""
-    fields = {"class" if key == "instance_class" else key: value for key, value in asdict(record).items()}
-    return {key: None if isinstance(value, float) and math.isnan(value) else value for key, value in fields.items()}
 
 
 def trajectory_problems(
@@ -278,8 +184,6 @@ def run_solver_bench(
     effort: Effort,
 ) -> SolverBench:
     """Measure, show the tables, write the JSON and the plots; an interrupt keeps what was reached."""
-    from . import tables
-
     check_writable(json_path)
     folder = None if plots_dir is None else output_folder(plots_dir)
     instances = load_folder(instances_dir)

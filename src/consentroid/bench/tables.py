@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from ..report.plots import COLOURS
-from .solvers import THEIRS, GrowthPoint, SolverBench
+from .solver_records import THEIRS, GrowthPoint, SolverBench
 
 CURVES = {
     "rows": "Time against rows (2 features, 3 clusters)",

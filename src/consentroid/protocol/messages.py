@@ -41,7 +41,10 @@ class Solve:
 
 @dataclass(frozen=True)
 class Evaluate:
+    """With a stride only every so many rows are looked at, for guesses where rows are many."""
+
     candidates: Array  # (C, K, D)
+    stride: int = 1
 
 
 @dataclass(frozen=True)
@@ -144,6 +147,7 @@ class Trim:
 
     slot: int
     points: Array  # (P, D)
+    stride: int = 1  # look at every so many rows only: guesses for where rows are many
 
 
 @dataclass(frozen=True)
