@@ -1,10 +1,10 @@
 """Benchmark instances: the published `.jld2` files, our own `.npz`, and the seeded recipe of the paper.
 
 The recipe (section "Numerical analysis"): K centres uniform in (−1, 1)^D, shared by all nodes; every node draws
-five points a cluster within a radius of its centre. The paper says radius 0.5; the published points fit 0.25, which is
+five points per cluster within a radius of its centre. The paper says radius 0.5; the published points fit 0.25,
 the default here. A class such as 3N2D4K names nodes, features (dimensions) and clusters.
 
-A `.jld2` file is HDF5 with one dataset "Node i" a node, features × rows (Julia stores columns first). An `.npz` holds
+A `.jld2` file is HDF5 with one dataset "Node i" per node, features × rows (Julia stores columns first). An `.npz` holds
 plain arrays only (never a pickle): names, n_clusters, lower, upper, and rows_i, weights_i for node i = 0, 1, ...
 """
 

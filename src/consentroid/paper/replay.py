@@ -79,7 +79,7 @@ def settings_for(
 
 
 def check_method(method: str, solver: str, symmetry: Rule, gap: float | None) -> None:
-    """A wrong name or rule is told before any work."""
+    """A wrong name or rule is reported before any work."""
     if method != "proof":
         settings_for(method, 2, solver, symmetry, gap)
 

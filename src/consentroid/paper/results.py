@@ -1,4 +1,4 @@
-"""The paper's results, Tab. `Results_Clustering` and `Results_Clustering_Summary`: means over five instances a class.
+"""The paper's results, Tab. `Results_Clustering` and `Results_Clustering_Summary`: means over five instances per class.
 
 Each entry is (iterations, gap in per cent, T_comp in seconds) by Gurobi with T_comm = 0.8 s.
 """

@@ -22,7 +22,7 @@ from ..core.symmetry import Rule
 
 @dataclass(frozen=True)
 class Describe:
-    """Ask a node who it is; with a domain it checks its rows against it, without one it tells its extremes."""
+    """Ask a node who it is; with a domain it checks its rows against it, without one it reports its extremes."""
 
     n_clusters: int
     lower: Array | None = None  # (D,)

@@ -53,22 +53,22 @@ class _Bound:
 
 
 class _Point:
-    """Centroids with the cost that the node told for them."""
+    """Centroids with the cost that the node reported for them."""
 
     def __init__(self, centroids: Array, cost: float) -> None:
         self.centroids = centroids
         self.cost = cost
-        self._obedient: dict[bytes, Array | None] = {}
+        self._labelled: dict[bytes, Array | None] = {}
 
-    def obedient(self, symmetry: Symmetry) -> Array | None:
+    def labelled(self, symmetry: Symmetry) -> Array | None:
         """A labelling that obeys the rule exactly, if it is easy to find; the cost does not depend on it."""
         key = _key(symmetry)
-        if key not in self._obedient:
+        if key not in self._labelled:
             centroids = self.centroids
             if symmetry.rule == "order" and symmetry.references is not None:
                 centroids = align(centroids, symmetry.references)
-            self._obedient[key] = centroids if symmetry.satisfied(centroids) else None
-        return self._obedient[key]
+            self._labelled[key] = centroids if symmetry.satisfied(centroids) else None
+        return self._labelled[key]
 
 
 class ReplyChecker:
@@ -96,9 +96,9 @@ class ReplyChecker:
             raise Contradiction("agreed to other features than its own")
         lower, upper = (d.lower, d.upper) if request.lower is None else (request.lower, request.upper)
         if lower is None or upper is None:
-            raise Contradiction("told no extremes although no domain was agreed")
+            raise Contradiction("reported no extremes although no domain was agreed")
         if len(lower) != d.n_features or np.any(lower > upper):
-            raise Contradiction("told extremes that do not enclose a row")
+            raise Contradiction("reported extremes that do not enclose a row")
         self._weight, self._extent = d.weight, (lower, upper)
 
     def check(self, query: Query, reply: Reply) -> None:
@@ -153,64 +153,64 @@ class ReplyChecker:
         if name != self.node:
             raise Contradiction(f"answered under the name '{name}'")
 
-    def _check_solved(self, asked: Solve, told: Solved, symmetry: Symmetry) -> tuple[list[_Point], list[_Bound]]:
-        same_shape("centroids", told.centroids, asked.prices.shape)
-        for name, array in (("bounds", told.bounds), ("values", told.values), ("optimal", told.optimal)):
+    def _check_solved(self, asked: Solve, got: Solved, symmetry: Symmetry) -> tuple[list[_Point], list[_Bound]]:
+        same_shape("centroids", got.centroids, asked.prices.shape)
+        for name, array in (("bounds", got.bounds), ("values", got.values), ("optimal", got.optimal)):
             same_shape(name, array, asked.prices.shape[:1])
         lower, upper = asked.boxes[:, 0], asked.boxes[:, 1]
-        attained = np.isfinite(told.values)
+        attained = np.isfinite(got.values)
         room = TOLERANCE * np.maximum(np.abs(lower), np.abs(upper)).max(axis=(1, 2), initial=1e-300)
-        outside = (told.centroids < lower - room[:, None, None]) | (told.centroids > upper + room[:, None, None])
+        outside = (got.centroids < lower - room[:, None, None]) | (got.centroids > upper + room[:, None, None])
         b = _first(attained & outside.any(axis=(1, 2)))
         if b is not None:
             raise Contradiction(f"box {b}: its centroids lie outside the box")
-        price_parts = asked.prices * told.centroids
+        price_parts = asked.prices * got.centroids
         priced = price_parts.sum(axis=(1, 2))
         with np.errstate(invalid="ignore"):
-            costs = told.values - priced
-            scale = np.abs(told.values) + np.abs(price_parts).sum(axis=(1, 2))
+            costs = got.values - priced
+            scale = np.abs(got.values) + np.abs(price_parts).sum(axis=(1, 2))
             b = _first(attained & (costs < -TOLERANCE * scale))
-        if b is not None or np.any(told.values == -np.inf):
-            raise Contradiction(f"box {b or 0}: its value {told.values[b or 0]:g} would need a negative cost")
-        b = _first(np.isfinite(told.bounds) & attained & (told.bounds > told.values + TOLERANCE * scale))
+        if b is not None or np.any(got.values == -np.inf):
+            raise Contradiction(f"box {b or 0}: its value {got.values[b or 0]:g} would need a negative cost")
+        b = _first(np.isfinite(got.bounds) & attained & (got.bounds > got.values + TOLERANCE * scale))
         if b is not None:
-            raise Contradiction(f"box {b}: bound {told.bounds[b]:.12g} exceeds its own value {told.values[b]:.12g}")
-        for empty in np.nonzero(told.bounds == np.inf)[0]:
+            raise Contradiction(f"box {b}: bound {got.bounds[b]:.12g} exceeds its own value {got.values[b]:.12g}")
+        for empty in np.nonzero(got.bounds == np.inf)[0]:
             if attained[empty] or not box_is_empty(asked.boxes[empty], symmetry):
                 raise Contradiction(f"box {empty}: called empty, but the box holds centroids that obey the rule")
         some = np.nonzero(attained)[0][:POINTS_A_REPLY]
         reach = 1.0 if symmetry.references is None else float(np.abs(symmetry.references).max())
         for i in some if symmetry.valid else ():  # what the rule 'nearest' yields is replayed, never part of a proof
-            if not symmetry.satisfied(told.centroids[i], 10 * TOLERANCE * reach * np.abs(told.centroids[i]).max()):
+            if not symmetry.satisfied(got.centroids[i], 10 * TOLERANCE * reach * np.abs(got.centroids[i]).max()):
                 raise Contradiction(f"box {i}: its centroids break the symmetry rule '{symmetry.rule}'")
-        points = [_Point(told.centroids[i], float(costs[i])) for i in some]
+        points = [_Point(got.centroids[i], float(costs[i])) for i in some]
         proven = [
             _Bound(boxes, price, float(bound))
-            for boxes, price, bound in zip(asked.boxes, asked.prices, told.bounds, strict=True)
+            for boxes, price, bound in zip(asked.boxes, asked.prices, got.bounds, strict=True)
             if np.isfinite(bound)
         ]
         return points, proven
 
-    def _check_evaluated(self, asked: Evaluate, told: Evaluated) -> list[_Point]:
+    def _check_evaluated(self, asked: Evaluate, got: Evaluated) -> list[_Point]:
         n, k, d = asked.candidates.shape
-        same_shape("costs", told.costs, (n,))
-        same_shape("counts", told.counts, (n, k))
-        same_shape("offsets", told.offsets, (n, k, d))
-        same_shape("spreads", told.spreads, (n, k))
-        if np.any(told.spreads < 0):
-            raise Contradiction("tells a negative spread")
-        if np.any(told.costs < 0):
-            raise Contradiction(f"tells a negative cost, {told.costs.min():g}")
-        self._check_counts(told.counts, told.counts.sum(axis=1))
+        same_shape("costs", got.costs, (n,))
+        same_shape("counts", got.counts, (n, k))
+        same_shape("offsets", got.offsets, (n, k, d))
+        same_shape("spreads", got.spreads, (n, k))
+        if np.any(got.spreads < 0):
+            raise Contradiction("reports a negative spread")
+        if np.any(got.costs < 0):
+            raise Contradiction(f"reports a negative cost, {got.costs.min():g}")
+        self._check_counts(got.counts, got.counts.sum(axis=1))
         if self._extent is not None:
-            check_offsets(told.offsets, told.counts, asked.candidates, self._extent)
-        return [_Point(m, cost) for m, cost in zip(asked.candidates, told.costs.tolist(), strict=True)]
+            check_offsets(got.offsets, got.counts, asked.candidates, self._extent)
+        return [_Point(m, cost) for m, cost in zip(asked.candidates, got.costs.tolist(), strict=True)]
 
     def _check_counts(self, counts: Array, totals: Array) -> None:
         if np.any(counts < 0):
-            raise Contradiction("tells a negative count")
+            raise Contradiction("reports a negative count")
         if self._weight is not None and np.any(totals > (1.0 + TOLERANCE) * self._weight):  # small groups are left out
-            raise Contradiction(f"tells counts of {totals.max():g} in all for rows of weight {self._weight:g}")
+            raise Contradiction(f"reports counts of {totals.max():g} in all for rows of weight {self._weight:g}")
 
 
 def _check_bounds_against_points(bounds: list[_Bound], points: list[_Point], symmetry: Symmetry) -> None:
@@ -218,7 +218,7 @@ def _check_bounds_against_points(bounds: list[_Bound], points: list[_Point], sym
     if not bounds:
         return
     shape = bounds[0].price.shape
-    same = [(point.obedient(symmetry), point.cost) for point in points if point.centroids.shape == shape]
+    same = [(point.labelled(symmetry), point.cost) for point in points if point.centroids.shape == shape]
     known = [(m, cost) for m, cost in same if m is not None]
     if not known:
         return

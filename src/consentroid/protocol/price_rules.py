@@ -62,90 +62,90 @@ class PriceRules:
             self._check_columns(query.columns, reply.columns)
         if query.trim is not None and reply.trimmed is not None:
             self._check_trimmed(query.trim, reply.trimmed)
-        for asked, told in ((query.examine, reply.boxes), (query.claim, reply.claimed)):
-            if asked is not None and told is not None:
-                self._check_boxes(asked, told)
+        for asked, got in ((query.examine, reply.boxes), (query.claim, reply.claimed)):
+            if asked is not None and got is not None:
+                self._check_boxes(asked, got)
         if query.keep is not None and reply.kept is not None:
             _check_kept(len(query.keep.slots), reply.kept)
 
-    def _check_moments(self, asked: Moments, told: MomentSums) -> None:
-        same_shape("sums", told.sums, asked.reference.shape)
-        same_shape("products", told.products, 2 * asked.reference.shape)
-        if abs(told.weight - self.weight) > TOLERANCE * self.weight:
-            raise Contradiction(f"tells the weight {told.weight:g} after {self.weight:g}")
-        check_offsets(told.sums, np.array(told.weight), asked.reference, self.extent)
-        squares = np.diag(told.products)
+    def _check_moments(self, asked: Moments, got: MomentSums) -> None:
+        same_shape("sums", got.sums, asked.reference.shape)
+        same_shape("products", got.products, 2 * asked.reference.shape)
+        if abs(got.weight - self.weight) > TOLERANCE * self.weight:
+            raise Contradiction(f"reports the weight {got.weight:g} after {self.weight:g}")
+        check_offsets(got.sums, np.array(got.weight), asked.reference, self.extent)
+        squares = np.diag(got.products)
         reach = np.maximum(np.abs(self.extent[0] - asked.reference), np.abs(self.extent[1] - asked.reference))
-        scale = np.sqrt(np.outer(squares, squares)) if np.all(squares >= 0) else np.zeros_like(told.products)
+        scale = np.sqrt(np.outer(squares, squares)) if np.all(squares >= 0) else np.zeros_like(got.products)
         room = 1.0 + TOLERANCE
         if (
             np.any(squares < 0)
             or np.any(squares > self.weight * reach**2 * room)
-            or np.any(told.sums**2 > self.weight * squares * room)
-            or np.any(np.abs(told.products) > scale * room)
-            or np.any(np.abs(told.products - told.products.T) > TOLERANCE * scale)
+            or np.any(got.sums**2 > self.weight * squares * room)
+            or np.any(np.abs(got.products) > scale * room)
+            or np.any(np.abs(got.products - got.products.T) > TOLERANCE * scale)
         ):
-            raise Contradiction("tells moments that no rows inside the domain can have")
+            raise Contradiction("reports moments that no rows inside the domain can have")
 
-    def _check_located(self, asked: Coordinates, told: Located) -> None:
+    def _check_located(self, asked: Coordinates, got: Located) -> None:
         reach = np.maximum(np.abs(self.extent[0] - asked.origin), np.abs(self.extent[1] - asked.origin)).sum()
         n_features = len(asked.origin)
         size = float(reach) * asked.scale * float(np.abs(asked.basis).max(initial=0.0)) * n_features
-        if not 0.0 <= told.scatter_error <= self.weight * (8 * (n_features + 4) * 2.0**-52 * size) ** 2:
-            raise Contradiction(f"tells that rounding its coordinates costs {told.scatter_error:g}")
+        if not 0.0 <= got.scatter_error <= self.weight * (8 * (n_features + 4) * 2.0**-52 * size) ** 2:
+            raise Contradiction(f"reports that rounding its coordinates costs {got.scatter_error:g}")
 
-    def _check_columns(self, asked: MakeColumns, told: ColumnSums) -> None:
+    def _check_columns(self, asked: MakeColumns, got: ColumnSums) -> None:
         n_new, n_all = len(asked.points), int(asked.kept.sum()) + len(asked.points)
         for name in ("costs", "sizes", "prices", "centre_prices"):
-            same_shape(name, getattr(told, name), (n_new,))
-            _check_positive(name, getattr(told, name))
-        same_shape("overlaps", told.overlaps, (n_new, n_all))
-        self._check_weights("sizes", told.sizes)
-        _check_positive("overlaps", told.overlaps)
+            same_shape(name, getattr(got, name), (n_new,))
+            _check_positive(name, getattr(got, name))
+        same_shape("overlaps", got.overlaps, (n_new, n_all))
+        self._check_weights("sizes", got.sizes)
+        _check_positive("overlaps", got.overlaps)
         room = TOLERANCE * self.weight
-        own = told.overlaps[:, n_all - n_new :]
+        own = got.overlaps[:, n_all - n_new :]
         if (
-            np.any(told.overlaps > told.sizes[:, None] + room)
-            or np.any(np.abs(np.diag(own) - told.sizes) > room)
+            np.any(got.overlaps > got.sizes[:, None] + room)
+            or np.any(np.abs(np.diag(own) - got.sizes) > room)
             or np.any(np.abs(own - own.T) > room)
         ):
-            raise Contradiction("tells overlaps that no columns can have")
-        if np.any(told.costs > told.prices * (1.0 + TOLERANCE)):
-            raise Contradiction("tells a column that costs more than its rows offer")
+            raise Contradiction("reports overlaps that no columns can have")
+        if np.any(got.costs > got.prices * (1.0 + TOLERANCE)):
+            raise Contradiction("reports a column that costs more than its rows offer")
 
-    def _check_trimmed(self, asked: Trim, told: Trimmed) -> None:
+    def _check_trimmed(self, asked: Trim, got: Trimmed) -> None:
         n, d = asked.points.shape
-        same_shape("values", told.values, (n,))
-        same_shape("weights", told.weights, (n,))
-        same_shape("offsets", told.offsets, (n, d))
-        _check_positive("profits", -told.values)
-        self._check_weights("weights", told.weights)
-        if np.any(told.values[told.weights == 0.0] != 0.0):
-            raise Contradiction("tells a profit without rows")
-        check_offsets(told.offsets, told.weights, asked.points, self._located())
+        same_shape("values", got.values, (n,))
+        same_shape("weights", got.weights, (n,))
+        same_shape("offsets", got.offsets, (n, d))
+        _check_positive("profits", -got.values)
+        self._check_weights("weights", got.weights)
+        if np.any(got.values[got.weights == 0.0] != 0.0):
+            raise Contradiction("reports a profit without rows")
+        check_offsets(got.offsets, got.weights, asked.points, self._located())
 
-    def _check_boxes(self, asked: Examine | Claim, told: BoxSums | ClaimSums) -> None:
+    def _check_boxes(self, asked: Examine | Claim, got: BoxSums | ClaimSums) -> None:
         n, d = asked.lower.shape
         centres = 0.5 * (asked.lower + asked.upper)
-        for name, sums in (("minorants", told.minorants), ("insides", told.insides)):
+        for name, sums in (("minorants", got.minorants), ("insides", got.insides)):
             same_shape(name, sums, (n, d + 2))
             self._check_weights(name, sums[:, 0])
             check_offsets(sums[:, 1:-1], sums[:, 0], centres, self._located())
         room = TOLERANCE * self.weight
-        if np.any(told.insides[:, 0] > told.minorants[:, 0] + room):
-            raise Contradiction("tells a minorant that leaves out rows inside")
-        if isinstance(told, ClaimSums):
+        if np.any(got.insides[:, 0] > got.minorants[:, 0] + room):
+            raise Contradiction("reports a minorant that leaves out rows inside")
+        if isinstance(got, ClaimSums):
             assert isinstance(asked, Claim)
-            same_shape("cuts", told.cuts, asked.cut_at.shape)
+            same_shape("cuts", got.cuts, asked.cut_at.shape)
             return
-        same_shape("cuts", told.cuts[..., 0, 0, 0], (n, d))  # the codec knows the rest
+        same_shape("cuts", got.cuts[..., 0, 0, 0], (n, d))  # the codec knows the rest
         for name, array, shape in (
-            ("undecided", told.undecided, (n,)), ("worth", told.worth, (n,)), ("scores", told.scores, (n, d)),
+            ("undecided", got.undecided, (n,)), ("worth", got.worth, (n,)), ("scores", got.scores, (n, d)),
         ):  # fmt: skip
             same_shape(name, array, shape)
             _check_positive(name, array)
-        if np.any(told.insides[:, 0] + told.undecided > self.weight + room):
-            raise Contradiction("tells more rows inside and undecided than it has")
+        if np.any(got.insides[:, 0] + got.undecided > self.weight + room):
+            raise Contradiction("reports more rows inside and undecided than it has")
 
     def _check_weights(self, name: str, weights: Array) -> None:
         _check_positive(name, weights)
@@ -163,19 +163,19 @@ class PriceRules:
         return low - room, high + room
 
 
-def _check_priced(move: MovePrices | None, told: Priced) -> None:
+def _check_priced(move: MovePrices | None, got: Priced) -> None:
     if move is not None:
-        same_shape("column_prices", told.column_prices, move.z.shape)
-    _check_positive("column_prices", told.column_prices)
-    if told.total < 0.0 or np.any(told.column_prices > told.total * (1.0 + TOLERANCE)):
-        raise Contradiction(f"tells prices of {told.total:g} in all and a column that has more")
+        same_shape("column_prices", got.column_prices, move.z.shape)
+    _check_positive("column_prices", got.column_prices)
+    if got.total < 0.0 or np.any(got.column_prices > got.total * (1.0 + TOLERANCE)):
+        raise Contradiction(f"reports prices of {got.total:g} in all and a column that has more")
 
 
-def _check_kept(n_slots: int, told: PricesKept) -> None:
-    same_shape("totals", told.totals, (n_slots,))
-    _check_positive("totals", told.totals)
-    if not DIGEST.fullmatch(told.digest):
-        raise Contradiction("tells a digest that is no sha256")
+def _check_kept(n_slots: int, got: PricesKept) -> None:
+    same_shape("totals", got.totals, (n_slots,))
+    _check_positive("totals", got.totals)
+    if not DIGEST.fullmatch(got.digest):
+        raise Contradiction("reports a digest that is no sha256")
 
 
 def _check_positive(name: str, array: Array) -> None:
@@ -189,7 +189,7 @@ def check_offsets(offsets: Array, weights: Array, points: Array, extent: tuple[A
     size = np.maximum(np.abs(extent[0]), np.abs(extent[1])) + np.abs(points)
     room = TOLERANCE * (weights[..., None] * size + 1e-300)
     if np.any(offsets < low - room) or np.any(offsets > high + room):
-        raise Contradiction("tells sums that no rows inside the domain can have")
+        raise Contradiction("reports sums that no rows inside the domain can have")
 
 
 def same_shape(name: str, array: NDArray[np.generic], shape: tuple[int, ...]) -> None:

@@ -176,5 +176,5 @@ def _check_descriptions(described: list[Description], n_clusters: int) -> None:
 
 def _required(side: Array | None, node: str) -> Array:
     if side is None:
-        raise NodeFailed(node, "told no extremes although no domain was agreed")
+        raise NodeFailed(node, "reported no extremes although no domain was agreed")
     return side

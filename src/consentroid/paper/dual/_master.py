@@ -11,7 +11,7 @@ So the prices of the next round follow the disagreement of the x_i, a primal poi
 
 Solved by an interior-point method that starts feasible and stays so; only the complementarity of weights and slacks
 is driven to zero (Mehrotra's predictor and corrector). With q = p − p̂, θ_c = w_c/slack_c, m̄ the θ-mean of a node's
-points and h the multiplier of Σ q_i = 0, Newton's step needs one small matrix a node:
+points and h the multiplier of Σ q_i = 0, Newton's step needs one small matrix per node:
 
     (I + Σ_c θ_c (m_c − m̄)(m_c − m̄)ᵀ) Δq_i = b_i − Δh,      Σ_i Δq_i = 0.
 
@@ -44,7 +44,7 @@ class Master:
 
 
 def solve_master(costs: Sequence[Array], points: Sequence[Array], centre: Array, proximity: float) -> Master:
-    """(M) from lists with one entry a node: costs (C_i,) and points (C_i, K, D) or (C_i, K·D), C_i ≥ 1."""
+    """(M) from lists with one entry per node: costs (C_i,) and points (C_i, K, D) or (C_i, K·D), C_i ≥ 1."""
     offsets = np.zeros(len(costs) + 1, dtype=np.int64)
     np.cumsum([len(c) for c in costs], out=offsets[1:])
     flat = np.concatenate([np.reshape(p, (len(c), -1)) for c, p in zip(costs, points, strict=True)])

@@ -1,4 +1,4 @@
-"""Proximal bundle method in price space, one cut a node and round.
+"""Proximal bundle method in price space, one cut per node and round.
 
 The dual function is a sum of node parts d_i(p_i), each the least of cost + ⟨p_i, centroids⟩ over the centroids that
 node i may choose, at prices that sum to zero. Every centroids m that a node returns, at cost a, give a cut
