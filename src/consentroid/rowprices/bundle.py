@@ -97,7 +97,7 @@ class Bundle:
         columns.idle = np.where(z > 1e-7, 0, columns.idle + 1)
         starts = self._starts()
         reply = self.session.totals.ask(
-            PriceQuery(0, move=MovePrices(self.trial, self.centre, self.tau, z), trim=Trim(self.trial, starts))
+            PriceQuery(0, move=MovePrices(self.trial, self.centre, self.tau, z), trim=Trim(self.trial, starts, self.session.stride))
         )
         assert reply.priced is not None
         total, trial_prices = reply.priced.total, reply.priced.column_prices
@@ -159,10 +159,33 @@ class Bundle:
     ) -> tuple[Array, Array, NDArray[np.bool_]]:
         """Trimmed Lloyd from the points, each within its cell; `least` and the columns are brought up to date."""
         cells = self.node.cell_of(points) if cell is None else np.full(len(points), cell)
+        stride = self.session.stride
+        if stride > 1:  # guess on some of the rows where to go, then judge on all of them
+            points, _, cells = self._trimmed_lloyd(slot, points, cells, reply, stride)
+            reply = None
+        points, values, cells = self._trimmed_lloyd(slot, points, cells, reply, 1, TRIM_STEPS if stride == 1 else 3)
+        chosen = self._distinct(points, values, cells, NEW_COLUMNS + 2 * len(self.node.cells))
+        self.least = np.minimum(self.least, self._least_of(values, cells))
+        self.pool = np.concatenate([points[chosen], self.pool])[:400]
+        kept = self.columns.stale(150 + 8 * self.session.n_clusters)
+        new = points[chosen]
+        known = {tuple(point) for point in np.round(self.columns.points[kept], 12)}
+        fresh = np.array([tuple(point) not in known for point in np.round(new, 12)], dtype=bool)
+        prices, centre_prices = self.columns.add(new[fresh], slot, self.centre, kept)
+        if slot == self.centre and len(self.column_prices) == len(kept):
+            self.column_prices = np.concatenate([self.column_prices[kept], prices])
+        return prices, centre_prices, kept
+
+    def _trimmed_lloyd(
+        self, slot: int, points: Array, cells: NDArray[np.int64], reply: PriceReply | None, stride: int,
+        most: int = TRIM_STEPS,
+    ) -> tuple[Array, Array, NDArray[np.int64]]:  # fmt: skip
+        """Points, values and cells after some steps; `reply` has the first step's answer, if it was asked already."""
         values = np.full(len(points), np.inf)
-        for step in range(TRIM_STEPS):
+        for step in range(most):
+            self.session.check_time()
             if step > 0 or reply is None:
-                reply = self.session.totals.ask(PriceQuery(0, trim=Trim(slot, points)))
+                reply = self.session.totals.ask(PriceQuery(0, trim=Trim(slot, points, stride)))
             trimmed = reply.trimmed
             assert trimmed is not None
             better = trimmed.values < values - 1e-12 * np.abs(trimmed.values)
@@ -175,17 +198,10 @@ class Bundle:
             if step % 3 == 2:  # those that came to the same place go on as one, the hopeless not at all
                 chosen = self._distinct(points, values, cells, 4 * NEW_COLUMNS + self.session.n_clusters)
                 points, values, cells = points[chosen], values[chosen], cells[chosen]
-        chosen = self._distinct(points, values, cells, NEW_COLUMNS + 2 * len(self.node.cells))
-        self.least = np.minimum(self.least, self._least_of(values, cells))
-        self.pool = np.concatenate([points[chosen], self.pool])[:400]
-        kept = self.columns.stale(150 + 8 * self.session.n_clusters)
-        new = points[chosen]
-        known = {tuple(point) for point in np.round(self.columns.points[kept], 12)}
-        fresh = np.array([tuple(point) not in known for point in np.round(new, 12)], dtype=bool)
-        prices, centre_prices = self.columns.add(new[fresh], slot, self.centre, kept)
-        if slot == self.centre and len(self.column_prices) == len(kept):
-            self.column_prices = np.concatenate([self.column_prices[kept], prices])
-        return prices, centre_prices, kept
+        if stride > 1:
+            chosen = self._distinct(points, values, cells, 2 * NEW_COLUMNS + self.session.n_clusters)
+            points, values, cells = points[chosen], values[chosen], cells[chosen]
+        return points, values, cells
 
     def _distinct(self, points: Array, values: Array, cells: NDArray[np.int64], most: int) -> NDArray[np.int64]:
         """The best points of each cell, one for each place."""

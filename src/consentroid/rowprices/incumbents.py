@@ -18,12 +18,12 @@ STEPS_PER_SPLIT = 3
 MOST_STEPS = 60
 
 
-def evaluate(session: Session, candidates: Array) -> Evaluated:
-    """Costs, counts and offsets of candidates (C, K, D); the best becomes the incumbent if it is one."""
+def evaluate(session: Session, candidates: Array, stride: int = 1) -> Evaluated:
+    """Costs, counts and offsets of candidates (C, K, D); on all rows, the best becomes the incumbent if it is one."""
     candidates = np.clip(candidates, session.domain.lower, session.domain.upper)
-    reply = session.totals.ask(PriceQuery(0, evaluate=Evaluate(candidates)))
+    reply = session.totals.ask(PriceQuery(0, evaluate=Evaluate(candidates, stride)))
     assert reply.evaluated is not None
-    if candidates.shape[1] == session.n_clusters:
+    if stride == 1 and candidates.shape[1] == session.n_clusters:
         session.offer(candidates, reply.evaluated)
     return reply.evaluated
 
@@ -39,10 +39,17 @@ def moved(session: Session, candidates: Array, evaluated: Evaluated, spread: Arr
 
 
 def lloyd(session: Session, candidates: Array, spread: Array, most: int = MOST_STEPS, keep: int = 1) -> Array:
-    """Lloyd steps on all candidates; every few steps the worse half is left behind, down to `keep`."""
+    """Lloyd steps on all candidates, first on some of the rows where they are many; `keep` are left at the end."""
+    if session.stride > 1:
+        candidates = _lloyd(session, candidates, spread, most, keep, session.stride)[:keep]
+    return _lloyd(session, candidates, spread, most, keep, 1)
+
+
+def _lloyd(session: Session, candidates: Array, spread: Array, most: int, keep: int, stride: int) -> Array:
+    """Every few steps the worse half is left behind, down to `keep`; the best come first."""
     before = np.full(len(candidates), np.inf)
     for step in range(most):
-        evaluated = evaluate(session, candidates)
+        evaluated = evaluate(session, candidates, stride)
         costs = evaluated.costs
         if step % 5 == 4 and len(candidates) > keep:
             best = np.argsort(costs)[: max(keep, len(candidates) // 2)]
@@ -57,7 +64,7 @@ def lloyd(session: Session, candidates: Array, spread: Array, most: int = MOST_S
         before = costs
         candidates = moved(session, candidates, evaluated, spread)
         session.check_time()
-    return candidates
+    return candidates[np.argsort(before[: len(candidates)], kind="stable")] if len(before) == len(candidates) else candidates
 
 
 def split_starts(session: Session, mean: Array, spread: Array) -> Array:
@@ -65,7 +72,7 @@ def split_starts(session: Session, mean: Array, spread: Array) -> Array:
     n_features = len(mean)
     candidates = np.tile(mean, (N_CANDIDATES, 1, 1))
     while candidates.shape[1] < session.n_clusters:
-        evaluated = evaluate(session, candidates)
+        evaluated = evaluate(session, candidates, session.stride)
         k = candidates.shape[1]
         more = min(k, session.n_clusters - k)
         new = []
@@ -82,7 +89,7 @@ def split_starts(session: Session, mean: Array, spread: Array) -> Array:
             new.append(np.concatenate([apart, centroids[chosen] + by]))
         candidates = np.clip(np.array(new), session.domain.lower, session.domain.upper)
         for _ in range(STEPS_PER_SPLIT):
-            candidates = moved(session, candidates, evaluate(session, candidates), spread)
+            candidates = moved(session, candidates, evaluate(session, candidates, session.stride), spread)
         session.check_time()
     return candidates
 

@@ -26,6 +26,7 @@ from .tree import COST, STATIONARY, SearchTree
 REVISIT = 0.5  # a box cut to less than this share of its volume is examined again before it is split
 MOST_BOXES = 1024  # of one exchange
 SECONDS_PER_BATCH = 0.2
+CERTIFICATE_SHARE = 0.5  # of a search's time that asking about its boxes once more can take
 TRIED = 16  # points of one batch that are tried out
 
 
@@ -104,7 +105,7 @@ class CellSearch:
         self._until = 0
 
     def run(self) -> Outcome:
-        complete = True
+        complete, self.session.reserve = True, 0.0
         try:
             while self.open and (not self.below or len(self.tree) < self._until):
                 self.session.check_time()
@@ -141,6 +142,7 @@ class CellSearch:
         session.boxes_done += len(batch)
         session.boxes_open = len(self.open)
         took = time.perf_counter() - began
+        session.reserve += CERTIFICATE_SHARE * took
         self._size = int(min(max(self._size * min(SECONDS_PER_BATCH / max(took, 1e-6), 4.0), 4), MOST_BOXES))
         session.note()
 

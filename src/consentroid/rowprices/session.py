@@ -17,6 +17,7 @@ from .coordinates import Axes
 from .totals import Totals
 
 OnStep = Callable[[Step], None]
+GUESS_ROWS = 20_000
 
 
 class OutOfTime(Exception):
@@ -53,6 +54,7 @@ class Session:
     phases: dict[str, float] = field(default_factory=dict)
     stop_reason: StopReason | None = None
     n_rows: int = 0
+    reserve: float = 0.0  # seconds that the certificate of what was searched will take
     _noted: float = 0.0
 
     # ------------------------------------------------------------------ clock
@@ -62,8 +64,13 @@ class Session:
         return time.perf_counter() - self.started
 
     @property
+    def stride(self) -> int:
+        """Guesses look at every so many rows: some ten thousand show where columns and centroids are."""
+        return max(1, self.n_rows // GUESS_ROWS)
+
+    @property
     def left(self) -> float:
-        return self.time_limit - self.seconds
+        return self.time_limit - self.seconds - self.reserve
 
     def check_time(self) -> None:
         if self.left <= 0.0:

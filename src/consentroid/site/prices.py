@@ -149,37 +149,30 @@ class PricedRows:
         starts = np.concatenate([[0], self.ends[:-1]]) if len(self.ends) else self.ends
         parts = [self.members[a:b] for a, b, keep in zip(starts, self.ends, request.kept, strict=True) if keep]
         dearest, found = self.blocks.greatest(prices), np.empty(len(self.y), np.int64)
-        costs = np.empty(len(request.points))
+        sums = np.zeros((4, len(request.points)))  # costs, sizes, prices, prices of the centre
         for q, point in enumerate(request.points):
-            n, costs[q] = members_of(self.y, self.weights, prices, self.blocks.starts, self.blocks.low,
-                                     self.blocks.high, dearest, point, found)  # fmt: skip
+            n, *sums[:, q] = members_of(self.y, self.weights, prices, centre, self.blocks.starts, self.blocks.low,
+                                        self.blocks.high, dearest, point, found)  # fmt: skip
             if self.guard.small(n):  # any set of rows is a column
-                n, costs[q] = 0, 0.0
+                n, sums[:, q] = 0, 0.0
             parts.append(found[:n].copy())
         self.ends = np.cumsum([len(part) for part in parts], dtype=np.int64)
         self.members = np.concatenate(parts) if parts else np.empty(0, np.int64)
-        new = parts[len(parts) - len(costs) :]
+        new = parts[len(parts) - len(request.points) :]
         overlaps, marked = np.empty((len(new), len(parts))), np.zeros(len(self.y), np.bool_)
         for q, rows in enumerate(new):
             marked[rows] = True
             column_sums(self.weights, self.ends, self.members, marked, overlaps[q])
             marked[rows] = False
-        worth = [self.weights[rows] for rows in new]
-        return ColumnSums(
-            costs=costs,
-            sizes=np.array([part.sum() for part in worth]),
-            overlaps=overlaps,
-            prices=np.array([part @ prices[rows] for part, rows in zip(worth, new, strict=True)]),
-            centre_prices=np.array([part @ centre[rows] for part, rows in zip(worth, new, strict=True)]),
-        )
+        return ColumnSums(sums[0], sums[1], overlaps, sums[2], sums[3])
 
     def trim(self, request: Trim) -> Trimmed:
-        prices, n = self._slot(request.slot), len(request.points)
+        prices, n, stride = self._slot(request.slot), len(request.points), max(request.stride, 1)
         values, weights, offsets = np.empty(n), np.empty(n), np.empty((n, self.y.shape[1]))
         points, dearest, blocks = np.ascontiguousarray(request.points), self.blocks.greatest(prices), self.blocks
 
         def work(first: int, last: int) -> None:
-            trim_step(self.y, self.weights, prices, blocks.starts, blocks.low, blocks.high, dearest, points,
+            trim_step(self.y, self.weights, prices, blocks.starts, blocks.low, blocks.high, dearest, stride, points,
                       first, last, values, weights, offsets)  # fmt: skip
 
         in_parallel(work, n, self.pool)
@@ -217,7 +210,7 @@ class PricedRows:
         in_parallel(work, n, self.pool)
         for b, key in enumerate(request.keys):
             self._remember(int(key), Remembered(kept[starts[b] : starts[b] + kept_lengths[b]].copy(), sums[b]))
-        return self.guard.examined(request, out, groups)
+        return self.guard.examined(request, out, groups, float(self.weights.sum()))
 
     def claim(self, request: Claim) -> ClaimSums:
         prices, (n, n_features) = self._slot(request.slot), request.lower.shape
@@ -227,11 +220,11 @@ class PricedRows:
             raise NodeRefused("a cut names a coordinate that does not exist")
         cut_first = np.searchsorted(request.cut_box, np.arange(n + 1)).astype(np.int64)
         out = ClaimSums(np.empty((n, n_features + 2)), np.empty((n, n_features + 2)), np.empty(len(request.cut_box)))
-        rows, groups = np.arange(len(self.y), dtype=np.int64), np.empty((n, N_GROUPS))
+        groups, blocks, dearest = np.empty((n, N_GROUPS)), self.blocks, self.blocks.greatest(prices)
 
         def work(first: int, last: int) -> None:
-            claim_boxes(self.y, self.weights, prices, request.lower, request.upper, request.held, SHIFT, rows, cut_first,
-                        request.cut_axis, request.cut_side, request.cut_at, request.cut_mu, first, last,
+            claim_boxes(self.y, self.weights, prices, request.lower, request.upper, request.held, SHIFT, blocks.starts,
+                        blocks.low, blocks.high, dearest, cut_first, request.cut_axis, request.cut_side, request.cut_at, request.cut_mu, first, last,
                         out.minorants, out.insides, out.cuts, groups)  # fmt: skip
 
         in_parallel(work, n, self.pool)

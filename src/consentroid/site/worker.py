@@ -65,6 +65,10 @@ class SiteWorker:
     def name(self) -> str:
         return self._data.name
 
+    @property
+    def rows(self) -> NodeData:
+        return self._data
+
     def answer(self, request: Request) -> Response:
         if isinstance(request, Describe):
             return self._describe(request)
@@ -153,12 +157,12 @@ class SiteWorker:
         return Reply(query.round, self.name, evaluated=evaluated, seconds=time.perf_counter() - started)
 
     def _evaluate(self, request: Evaluate) -> Evaluated:
-        candidates = np.ascontiguousarray(request.candidates)
+        candidates, stride = np.ascontiguousarray(request.candidates), max(request.stride, 1)
         n, n_clusters, n_features = candidates.shape
         out = Evaluated(np.empty(n), np.empty((n, n_clusters)), np.empty((n, n_clusters, n_features)), np.empty((n, n_clusters)))
 
         def work(first: int, last: int) -> None:
-            assign_rows(self._x, self._w, candidates, first, last, out.costs, out.counts, out.offsets, out.spreads)
+            assign_rows(self._x, self._w, stride, candidates, first, last, out.costs, out.counts, out.offsets, out.spreads)
 
         in_parallel(work, n, self._pool if self._x.size * n * n_clusters > PARALLEL_WORK else None)
         # All terms are positive: the relative error of a cost is below (rows + features + 8) units in the last place.

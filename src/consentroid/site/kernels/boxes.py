@@ -263,18 +263,33 @@ def examine_boxes(
 
 @entry
 def claim_boxes(
-    y, w, lam, lower, upper, held, shift, rows, cut_first, cut_axis, cut_side, cut_at, cut_mu, first, last,
+    y, w, lam, lower, upper, held, shift, starts, low, high, dearest, cut_first, cut_axis, cut_side, cut_at, cut_mu, first, last,
     minorants, insides, cuts, groups,
 ):  # fmt: skip
-    """The claims of boxes first..last from all `rows`; the cuts of box b are cut_first[b]..cut_first[b + 1]."""
+    """The claims of boxes first..last from all rows; the cuts of box b are cut_first[b]..cut_first[b + 1].
+
+    A block of rows that is farther from the box than its dearest price is out as a whole.
+    """
     n_features = y.shape[1]
     centre, half, theta = np.empty(n_features), np.empty(n_features), np.empty(n_features)
-    a, kept, sums = np.empty(len(rows)), np.empty(len(rows), np.int64), np.empty(OFFSET + 2 * n_features)
+    a, kept, sums = np.empty(len(y)), np.empty(len(y), np.int64), np.empty(OFFSET + 2 * n_features)
+    rows, safe = np.empty(len(y), np.int64), 1.0 - (n_features + 4) * EPS
     for b in range(first, last):
         lo, hi = lower[b], upper[b]
         frame(lo, hi, held[b], shift, centre, half, theta)
         sums[:] = 0.0
-        left = classify(y, w, lam, lo, hi, centre, rows, len(rows), sums, a, kept)
+        near = 0
+        for block in range(len(starts) - 1):
+            apart = 0.0
+            for d in range(n_features):
+                outside = max(max(low[block, d] - hi[d], lo[d] - high[block, d]), 0.0)
+                apart += outside * outside
+            if apart * safe >= dearest[block]:
+                continue
+            for j in range(starts[block], starts[block + 1]):
+                rows[near] = j
+                near += 1
+        left = classify(y, w, lam, lo, hi, centre, rows, near, sums, a, kept)
         minorant(y, w, lam, centre, half, theta, kept, left, sums, minorants[b])
         inside(sums, n_features, insides[b])
         describe_groups(w, lam, kept, left, a, sums, groups[b])

@@ -21,7 +21,7 @@ def block_distance(m, low, high):
 
 
 @entry
-def trim_step(y, w, lam, starts, low, high, dearest, points, first, last, values, weights, offsets):
+def trim_step(y, w, lam, starts, low, high, dearest, stride, points, first, last, values, weights, offsets):
     """f, weight and offset Σ w (y − m) of the rows with |y − m|² < λ, for points first..last."""
     n_features = y.shape[1]
     by = np.empty(n_features)
@@ -32,7 +32,7 @@ def trim_step(y, w, lam, starts, low, high, dearest, points, first, last, values
         for b in range(len(starts) - 1):
             if block_distance(m, low[b], high[b]) >= dearest[b]:
                 continue
-            for j in range(starts[b], starts[b + 1]):
+            for j in range(-(-starts[b] // stride) * stride, starts[b + 1], stride):
                 squared = 0.0
                 for d in range(n_features):
                     by[d] = y[j, d] - m[d]
@@ -46,9 +46,9 @@ def trim_step(y, w, lam, starts, low, high, dearest, points, first, last, values
 
 
 @entry
-def members_of(y, w, lam, starts, low, high, dearest, m, members):
-    """Rows with |y − m|² < λ into `members`; how many, and Σ w |y − m|² over them."""
-    n_features, found, cost = y.shape[1], 0, 0.0
+def members_of(y, w, lam, centre, starts, low, high, dearest, m, members):
+    """Rows with |y − m|² < λ into `members`; how many, and over them Σ w |y − m|², Σ w, Σ w λ and Σ w λ̂."""
+    n_features, found, cost, size, price, centre_price = y.shape[1], 0, 0.0, 0.0, 0.0, 0.0
     for b in range(len(starts) - 1):
         if block_distance(m, low[b], high[b]) >= dearest[b]:
             continue
@@ -60,7 +60,10 @@ def members_of(y, w, lam, starts, low, high, dearest, m, members):
                 members[found] = j
                 found += 1
                 cost += w[j] * squared
-    return found, cost
+                size += w[j]
+                price += w[j] * lam[j]
+                centre_price += w[j] * centre[j]
+    return found, cost, size, price, centre_price
 
 
 @entry
@@ -119,7 +122,7 @@ def two_nearest(y, centroids, least, second):
 
 
 @entry
-def assign_rows(x, w, candidates, first, last, costs, counts, offsets, spreads):
+def assign_rows(x, w, stride, candidates, first, last, costs, counts, offsets, spreads):
     """Cost (not yet rounded up), spread, counts and offsets Σ w (x − m_k) of candidates first..last."""
     n_features, n_clusters = x.shape[1], candidates.shape[1]
     for c in range(first, last):
@@ -127,7 +130,7 @@ def assign_rows(x, w, candidates, first, last, costs, counts, offsets, spreads):
         counts[c] = 0.0
         offsets[c] = 0.0
         spreads[c] = 0.0
-        for j in range(len(x)):
+        for j in range(0, len(x), stride):
             best, at = np.inf, 0
             for k in range(n_clusters):
                 squared = 0.0
