@@ -1,24 +1,205 @@
-"""`consentroid bench`: speed as ratios in one run on the same work."""
+"""`consentroid bench`: what the engine reaches, beside figures asked for, other solvers, and its own growth."""
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ..core.extras import require
-from .inputs import JsonOption
+from .inputs import JsonOption, listed
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-bench_app = typer.Typer(help="Measure speed, as ratios in one run on the same work.", no_args_is_help=True)
+    from ..bench.grids import Grid
+
+bench_app = typer.Typer(help="Measure the engine: figures asked for, published problems, growth.", no_args_is_help=True)
 
 OutOption = Annotated[Path | None, typer.Option(help="File for the figures as JSON.")]
+DataOption = Annotated[
+    Path | None, typer.Option(help="Folder of the published data sets; what is not there is skipped.")
+]
+InstancesOption = Annotated[Path | None, typer.Option(help="Folder with the paper's .jld2 or .npz instances.")]
+LimitOption = Annotated[float, typer.Option(help="Seconds allowed to one run.")]
+PlotsOption = Annotated[Path | None, typer.Option(help="Draw here.")]
+
+
+@bench_app.command("figures")
+def figures(
+    data: DataOption = None,
+    instances: InstancesOption = None,
+    limit: LimitOption = 60.0,
+    out: OutOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """The figures that the engine is held to, what is measured, and whether they hold.
+
+    Example: consentroid bench figures --data DIR --instances DIR
+    """
+    from ..bench import figures
+    from ..bench.show import Watch
+    from .console import messages
+
+    figures.check_folder(data, "--data")
+    figures.check_folder(instances, "--instances")
+    _check_out(out)
+    held: list[Any] = []
+    with Watch(figures.count(data), messages) as watch:
+        for one in figures.check_all(data, instances, limit, watch):
+            held.append(one)
+            _keep(out, figures.document(held))
+    _finish(figures.document(held), [figures.grid_of(held)], figures.summary(held), as_json, watch.interrupted)
+
+
+@bench_app.command("published")
+def published(
+    data: Annotated[Path, typer.Option(help="Folder of the published data sets and published.csv.")],
+    limit: LimitOption = 60.0,
+    only: Annotated[str | None, typer.Option(help="Only these, as in glass,pr299:8.")] = None,
+    out: OutOption = None,
+    plots: PlotsOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Problems of the published exact solvers: ours beside SOS-SDP and CG+DCA; every certificate is checked.
+
+    Example: consentroid bench published --data DIR --limit 60 --out published.json --plots plots
+    """
+    from ..bench import published
+    from ..bench.figures import check_folder
+    from ..bench.show import Watch
+    from .console import messages
+
+    check_folder(data, "--data")
+    _check_out(out, plots)
+    problems = published.problems_in(data, listed(only))
+    solved: list[Any] = []
+    missing: list[str] = []
+    with Watch(len(problems), messages, checker=True) as watch:
+        for one in published.solve_all(data, problems, limit, watch):
+            if isinstance(one, published.Solved):
+                solved.append(one)
+                _keep(out, published.document(solved, missing, limit))
+            else:
+                missing.append(str(one))
+    told = published.document(solved, missing, limit)
+    _draw(plots, messages, lambda folder: [published.draw(solved, folder / "published.png")])
+    said = [*published.summary(solved), *(f"Skipped: {reason}" for reason in missing)]
+    _finish(told, [published.grid_of(solved)], said, as_json, watch.interrupted)
+
+
+@bench_app.command("growth")
+def growth(
+    curves: Annotated[str, typer.Option(help="Comma-separated: rows, features, clusters, sites.")] = (
+        "rows,features,clusters,sites"
+    ),
+    sizes: Annotated[int | None, typer.Option(help="Only the first so many sizes of each curve.")] = None,
+    limit: LimitOption = 120.0,
+    out: OutOption = None,
+    plots: PlotsOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Time of each phase and memory against rows, features, clusters and sites, on generated mixtures.
+
+    Example: consentroid bench growth --curves rows,sites --plots plots
+    """
+    from ..bench import growth
+    from ..bench.show import Watch
+    from ..core.errors import InvalidInput
+    from .console import messages
+
+    chosen = listed(curves) or []
+    known = [curve.name for curve in growth.CURVES]
+    for name in chosen:
+        if name not in known:
+            raise InvalidInput(f"--curves '{name}' is unknown; choose from {', '.join(known)}")
+    _check_out(out, plots)
+    points: list[Any] = []
+    total = sum(len(curve.sizes[:sizes]) for curve in growth.CURVES if curve.name in chosen)
+    with Watch(total, messages) as watch:
+        for point in growth.grow_all(chosen, sizes, limit, watch):
+            points.append(point)
+            _keep(out, growth.document(points))
+    _draw(plots, messages, lambda folder: growth.draw(points, folder))
+    _finish(growth.document(points), growth.grids_of(points), [], as_json, watch.interrupted)
+
+
+@bench_app.command("profile")
+def profile(
+    data: DataOption = None,
+    limit: LimitOption = 60.0,
+    out: OutOption = None,
+    plots: PlotsOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Ten typical problems: seconds in each phase.
+
+    Example: consentroid bench profile --data DIR --plots plots
+    """
+    from ..bench import profile
+    from ..bench.figures import check_folder
+    from ..bench.runs import Run
+    from ..bench.show import Watch
+    from .console import messages
+
+    check_folder(data, "--data")
+    _check_out(out, plots)
+    runs: list[Run] = []
+    missing: list[str] = []
+    with Watch(len(profile.cases(data)), messages) as watch:
+        for one in profile.profile_all(data, limit, watch):
+            if isinstance(one, Run):
+                runs.append(one)
+                _keep(out, profile.document(runs, missing))
+            else:
+                missing.append(str(one))
+    _draw(plots, messages, lambda folder: [profile.draw(runs, folder / "profile.png")])
+    said = [f"Skipped: {reason}" for reason in missing]
+    _finish(profile.document(runs, missing), [profile.grid_of(runs)], said, as_json, watch.interrupted)
+
+
+def _check_out(out: Path | None, plots: Path | None = None) -> None:
+    from ..report.files import check_writable, output_folder
+
+    check_writable(out)
+    if plots is not None:
+        require("matplotlib", "plots", "drawing (--plots)")
+        output_folder(plots)
+
+
+def _keep(out: Path | None, told: dict[str, Any]) -> None:
+    """After every run: hours of measurement are not lost to a power cut."""
+    from ..report.files import to_json, write_text
+
+    if out is not None:
+        write_text(out, to_json(told, indent=1) + "\n")
+
+
+def _draw(plots: Path | None, where: Console, drawing: Callable[[Path], Iterable[Path]]) -> None:
+    if plots is not None:
+        for path in drawing(plots):
+            where.print(f"Drawn: {path}", highlight=False, soft_wrap=True)
+
+
+def _finish(told: dict[str, Any], grids: list[Grid], said: list[str], as_json: bool, interrupted: bool) -> None:
+    from rich.console import Console
+
+    from .console import console, print_json
+
+    if as_json:
+        print_json(told)
+    else:
+        wide = console if console.is_terminal else Console(width=240)
+        for grid in grids:
+            wide.print(grid.for_terminal())
+        for sentence in said:
+            console.print(sentence, highlight=False, soft_wrap=True)
+    if interrupted:
+        raise typer.Exit(130)
 
 
 @bench_app.command("solvers")
