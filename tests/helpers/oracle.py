@@ -7,6 +7,7 @@ active sets.
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 from itertools import product
 
@@ -152,3 +153,74 @@ def _stationary(free, fixed, chosen, w, q):
     for a, i in enumerate(free):
         x[i] = matrix[a][size]
     return x
+
+
+def clustering_optimum(points: np.ndarray, weights: np.ndarray, n_clusters: int) -> Fraction:
+    """The least cost of all partitions into at most K clusters, over all subsets of rows, exactly."""
+    kept = np.asarray(weights) > 0
+    x, w = exact(np.asarray(points)[kept]), exact(np.asarray(weights)[kept])
+    costs = [Fraction(0)] + [
+        scatter([x[j] for j in range(len(x)) if s >> j & 1], [w[j] for j in range(len(x)) if s >> j & 1])
+        for s in range(1, 1 << len(x))
+    ]
+    # the same over integers: much faster, as long as there is a common denominator of reasonable length
+    common = 1
+    for cost in costs:
+        common = common * cost.denominator // math.gcd(common, cost.denominator)
+        if common.bit_length() > 20_000:
+            return Fraction(_cheapest(costs, n_clusters))
+    return Fraction(_cheapest([cost.numerator * (common // cost.denominator) for cost in costs], n_clusters), common)
+
+
+def _cheapest(costs: list, n_clusters: int):
+    """Least sum of the costs of at most K disjoint sets that cover everything; a set's cost grows with the set."""
+    best = list(costs)
+    everything = len(costs) - 1
+    for left in range(n_clusters - 1):
+        wanted = [everything] if left == n_clusters - 2 else range(1, len(costs))
+        new = list(best)
+        for whole in wanted:
+            lowest = whole & -whole
+            part = whole
+            while part:
+                if part & lowest and costs[part] + best[whole ^ part] < new[whole]:
+                    new[whole] = costs[part] + best[whole ^ part]
+                part = (part - 1) & whole
+        best = new
+    return best[everything]
+
+
+def scatter(rows: list[list[Fraction]], weights: list[Fraction]) -> Fraction:
+    """Σ w |x − mean|²."""
+    weight, total = sum(weights), Fraction(0)
+    for column in zip(*rows):
+        first = sum(w * x for w, x in zip(weights, column))
+        total += sum(w * x * x for w, x in zip(weights, column)) - first * first / weight
+    return total
+
+
+def price_function(y: np.ndarray, w: np.ndarray, prices: np.ndarray, point: list[Fraction]) -> Fraction:
+    """f(m) = Σ w min(0, |y − m|² − λ)."""
+    total = Fraction(0)
+    for row, weight, price in zip(exact(y), exact(w), exact(prices)):
+        total += weight * min(Fraction(0), sum((a - b) ** 2 for a, b in zip(row, point)) - price)
+    return total
+
+
+def cell_minimum(
+    y: np.ndarray, w: np.ndarray, prices: np.ndarray, lower: np.ndarray, upper: np.ndarray
+) -> tuple[Fraction, list[list[Fraction]]]:
+    """min f over a box, and all its minimisers among the means of subsets cut off at the box (one is the best)."""
+    low, high, rows, mass = exact(lower), exact(upper), exact(y), exact(w)
+    found: dict[tuple[Fraction, ...], Fraction] = {}
+    for chosen in product([False, True], repeat=len(rows)):
+        part = [(row, weight) for row, weight, one in zip(rows, mass, chosen) if one]
+        if not part:
+            continue
+        weight = sum(weight for _, weight in part)
+        mean = [sum(v * row[d] for row, v in part) / weight for d in range(len(low))]
+        point = tuple(min(max(x, a), b) for x, a, b in zip(mean, low, high))
+        if point not in found:
+            found[point] = price_function(y, w, prices, list(point))
+    least = min(found.values(), default=Fraction(0))
+    return min(least, Fraction(0)), [list(point) for point, value in found.items() if value == least]
