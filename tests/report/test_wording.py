@@ -62,6 +62,15 @@ def test_a_printed_bound_is_proven(bound: float) -> None:
     assert Decimal(at_least(bound)) <= Decimal(bound)
 
 
+@given(st.floats(-1e9, 1e9), st.floats(-1e9, 1e9))
+def test_a_printed_interval_holds_the_proven_one(one: float, other: float) -> None:
+    low, high = min(one, other), max(one, other)
+    printed = wording.interval(low, high).replace("−", "-").replace(",", "").split(" … ")
+    if low < high:
+        assert Decimal(printed[0]) <= Decimal(repr(low))
+        assert Decimal(printed[1]) >= Decimal(repr(high))
+
+
 def test_every_reason_has_words_and_a_remedy() -> None:
     assert set(REASONS) == set(REMEDIES) == set(StopReason)
     assert wording.stop_reason("gap") == REASONS[StopReason.GAP]

@@ -14,6 +14,7 @@ from ..core.names import visible
 from .colours import ASKED, BOUND, COST, cluster_colour
 from .picture_data import drawable, nearest_cluster, plane, regions_of
 from .svg import BOTTOM, TOP, Axis, Chart, figure, stairs
+from .wording import interval
 
 MOST_ROWS = 3000  # drawn at most: the page stays small
 FLOOR = 1e-10  # gaps are drawn on a logarithmic axis
@@ -89,7 +90,7 @@ def profile(result: Mapping[str, Any], hidden: Sequence[int] = ()) -> str:
                 chart.line([(value - s, k), (value + s, k)], f'stroke="{colour}" stroke-width="1.5" opacity=".55"')
             if regions is not None:
                 low, high = regions[0][k, d], regions[1][k, d]
-                said = f"cluster {k}: certified between {figure(low)} and {figure(high)}"
+                said = f"cluster {k}: certified region {interval(low, high)}"
                 corners = [(low, k - 0.38), (high, k - 0.38), (high, k + 0.38), (low, k + 0.38)]
                 chart.polygon(corners, f'fill="{colour}" fill-opacity=".35" stroke="{colour}"', said)
             chart.dot(value, k, 4 if lane > 5 else 2.5, f'fill="{colour}"', f"cluster {k}: {figure(value)}")

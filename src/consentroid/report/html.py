@@ -20,8 +20,9 @@ from . import charts
 from .colours import BOUND, COST, cluster_colour
 from .disclosure import LEAST, disclosure_section, suppressed
 from .files import read_run, write_text
+from .picture_data import plane, regions_of, too_small
 from .svg import figure
-from .wording import GLOSSARY, as_number, at_least, effort, percent, stop_reason, verdict_of
+from .wording import GLOSSARY, as_number, at_least, effort, interval, percent, stop_reason, verdict_of
 
 TEMPLATE = Path(__file__).with_name("template.html")
 
@@ -116,9 +117,11 @@ def _map_note(result: Mapping[str, Any], rows: Mapping[str, Array] | None) -> st
     if result.get("regions") is not None:
         near = percent(float(result["regions"]["tolerance"]))
         more = "no more" if near == "0 %" else f"at most {near} more"
-        said.append(
-            f"Outlined: the certified regions. Every clustering that costs {more} has one centroid in each of them."
-        )
+        flat, (lower, upper) = plane(result), regions_of(result) or ((), ())
+        shadows = [flat.shadow(low, high) for low, high in zip(lower, upper)]
+        tiny = too_small(shadows, np.ptp(flat.project(np.array(result["centroids"])), axis=0))
+        drawn = "The certified regions are smaller than the dots." if tiny else "Outlined: the certified regions."
+        said.append(f"{drawn} Every clustering that costs {more} has one centroid in each of them.")
     if len(result["features"]) > 2:
         said.append("Axes: the two directions in which the centroids differ most.")
     n_rows = sum(len(table) for table in (rows or {}).values())
@@ -190,8 +193,7 @@ def _centroids_table(result: Mapping[str, Any], few: Sequence[int], least: int) 
             if spread is not None and k not in few and spread[k][d] is not None:
                 text += f" ± {figure(spread[k][d], 3)}"
             if regions is not None:
-                low, high = figure(regions["lower"][k][d], 5), figure(regions["upper"][k][d], 5)
-                text += f"<small>{low} … {high}</small>"
+                text += f"<small>{interval(regions['lower'][k][d], regions['upper'][k][d])}</small>"
             cells.append(f"<td>{text}</td>")
         breaks = html.escape(name).replace("_", "_<wbr>")
         body.append(f"<tr><th scope=row>{breaks}</th>{''.join(cells)}</tr>")

@@ -75,6 +75,14 @@ def regions_of(result: Mapping[str, Any]) -> tuple[Array, Array] | None:
     return np.array(regions["lower"], dtype=float), np.array(regions["upper"], dtype=float)
 
 
+def too_small(shadows: Sequence[Sequence[Point]], span: Array, share: float = 0.01) -> bool:
+    """Whether all certified regions vanish behind the marks of their centroids; `span` is what the picture covers."""
+    if not shadows:
+        return False
+    extents = np.array([np.ptp(np.array(shadow), axis=0) for shadow in shadows])
+    return bool(np.all(extents <= share * np.where(span > 0, span, np.inf)))
+
+
 def drawable(trace: Sequence[Mapping[str, Any]], most: int = 300) -> list[dict[str, float]]:
     """Steps with two finite bounds, thinned out evenly, first and last kept."""
     known = [

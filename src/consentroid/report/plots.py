@@ -16,7 +16,7 @@ from ..core.arrays import Array
 from ..core.extras import require
 from ..core.problem import NodeData, Problem
 from .colours import ASKED, BOUND, COST, PALETTE, cluster_colour
-from .picture_data import drawable, nearest_cluster, plane, regions_of
+from .picture_data import drawable, nearest_cluster, plane, regions_of, too_small
 from .wording import percent
 
 if TYPE_CHECKING:
@@ -55,13 +55,16 @@ def clusters(result: Mapping[str, Any], path: Path, rows: Mapping[str, Array] | 
         if several:
             axes.scatter([], [], c="#777777", marker=marker, s=20, label=str(site))
     if regions is not None:
-        for k, (low, high) in enumerate(zip(*regions)):
-            corners = np.array(flat.shadow(low, high))
+        shadows = [flat.shadow(low, high) for low, high in zip(*regions)]
+        shown = flat.project(np.concatenate([np.asarray(t, dtype=float) for t in rows.values()])) if rows else centroids
+        label = "certified region" + (" (smaller than the mark)" if too_small(shadows, np.ptp(shown, axis=0)) else "")
+        for k, shadow in enumerate(shadows):
+            corners = np.array(shadow)
             if len(result["features"]) == 1:
                 left, right = corners[:, 0].min(), corners[:, 0].max()
                 corners = np.array([[left, -0.2], [right, -0.2], [right, 0.2], [left, 0.2]])
             colour = cluster_colour(k)
-            named = {"label": "certified region"} if k == 0 else {}
+            named = {"label": label} if k == 0 else {}
             axes.fill(*corners.T, facecolor=colour + "55", edgecolor="black", lw=1.1, zorder=3, **named)
     for k, (x, y) in enumerate(centroids):
         named = {"label": "centroid"} if k == 0 else {}

@@ -82,6 +82,27 @@ def at_least(bound: float, digits: int = 10) -> str:
     return f"{float(_significant(Decimal(bound), digits, ROUND_FLOOR)):.{digits}g}"
 
 
+def interval(low: float, high: float) -> str:
+    """A proven interval, rounded outward to what its width deserves.
+
+    >>> interval(188.39821, 188.40482), interval(-0.5, 0.25), interval(3.0, 3.0)
+    ('188.3982 … 188.4049', '−0.5 … 0.25', '3 … 3')
+    """
+    if not (math.isfinite(low) and math.isfinite(high)) or low > high:
+        return "unknown"
+    first, last = Decimal(repr(float(low))), Decimal(repr(float(high)))
+    if first == last:
+        return f"{low:g} … {high:g}".replace("-", "−")
+    unit = Decimal((0, (1,), (last - first).adjusted() if last > first else 0)).scaleb(-1)
+    if unit > 1:
+        unit = Decimal(1)
+    rounded = (
+        f"{(first / unit).to_integral_value(ROUND_FLOOR) * unit:,f} … "
+        f"{(last / unit).to_integral_value(ROUND_CEILING) * unit:,f}"
+    )
+    return rounded.replace("-", "−")
+
+
 def _significant(value: Decimal, digits: int, rounding: str) -> Decimal:
     if value == 0:
         return value
