@@ -18,7 +18,8 @@ from ..data.tables import Table, read_table
 from ..report.wording import at_least, percent
 from ..verify import Report
 from ..verify import verify as verify_certificate
-from .console import console
+from .console import console, notify
+from .inputs import scaling_beside
 
 INCOMPLETE = 4  # exit code: some sites or some time were missing; nothing was found to be wrong
 
@@ -66,9 +67,14 @@ def _checked(
     certificate = Certificate.read(path)
     files, price_files = _files(nodes, "--node"), _files(prices, "--prices")
     tables, masses = {}, {}
+    recipe = scaling_beside(path) if files else None
+    if recipe is not None:
+        notify([f"rows are scaled as in the run ({recipe.scale}, from result.json); costs are in these units"])
+    filled = recipe is not None and recipe.fill is not None
     for name, file in files.items():
-        table = _table(file, certificate.features, columns, weights)
-        tables[name] = table.rows[:, : len(certificate.features)]
+        table = _table(file, certificate.features, columns, weights, filled)
+        rows = table.rows[:, : len(certificate.features)]
+        tables[name] = rows if recipe is None else recipe.apply(rows)
         if weights is not None:
             masses[name] = table.rows[:, -1]
         price_files.setdefault(name, path.parent / f"prices-{name}.npz")
@@ -88,16 +94,18 @@ def _files(options: list[str], option: str) -> dict[str, Path]:
     return files
 
 
-def _table(file: Path, features: tuple[str, ...], columns: str | None, weights: str | None) -> Table:
+def _table(
+    file: Path, features: tuple[str, ...], columns: str | None, weights: str | None, missing: bool = False
+) -> Table:
     """The certificate's features (or the columns asked for), the weights last."""
     chosen = list(features) if columns is None else [column.strip() for column in columns.split(",")]
     if len(chosen) != len(features):
         raise InvalidInput(f"{len(chosen)} columns are chosen, the certificate is about {len(features)} features")
     more = [] if weights is None else [weights]
     try:
-        return read_table(file, chosen + more)
+        return read_table(file, chosen + more, missing=missing)
     except InvalidInput:
-        nameless = all(name == f"x{d}" for d, name in enumerate(features))
+        nameless = all(name in (f"x{d}", f"feature {d}") for d, name in enumerate(features))
         if columns is None and weights is None and nameless:  # the run was given arrays: any names will do
             table = read_table(file)
             if len(table.names) == len(features):
