@@ -7,48 +7,35 @@ run, at once or resumed from its journal, and where it stops it names the node a
 
 from __future__ import annotations
 
-import tempfile
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-import msgpack
 import numpy as np
 import pytest
 
 pytest.importorskip("nvflare")
 
 from nvflare.apis.fl_constant import ReturnCode
-from nvflare.apis.fl_context import FLContext
 from nvflare.apis.shareable import Shareable, make_reply
 
 from consentroid.core.errors import NodeFailed
 from consentroid.core.problem import Problem
-from consentroid.federation.answering import Answering
-from consentroid.federation.approval import Approvals
-from consentroid.federation.desk import Desk, serve
-from consentroid.federation.protocol import ASK, DONE, Limits
-from consentroid.federation.signing import Gate, Signer
+from consentroid.federation.desk import serve
+from consentroid.federation.protocol import DONE
 from consentroid.federation.site_log import SiteLog
-from consentroid.federation.transport import FlareTransport
 from consentroid.protocol import codec
 from consentroid.protocol.messages import Describe, Failure, PriceReply, Request, Response
-from consentroid.site.policy import Policy
 from consentroid.site.worker import SiteWorker
 from consentroid.transport.checked import CheckedTransport
 from consentroid.transport.inprocess import InProcessTransport
 from consentroid.transport.journal import JournalTransport
 from engine_runs import Outcome, run_engine
-from keys import SERVER, startup
+from wire import FOLDER, LIMITS, NODES, VICTIM, Fault, Wire, desk_of, round_of
 
-NODES = ("north", "south", "west")
-VICTIM = "south"
 LATE = 6  # a round in the middle of the run
-LIMITS = Limits(call=1.0, silence=1.0, slack=1.0, start=1.0, longest=20.0)
-JOB = str(FLContext().get_job_id())
 
 
 @pytest.fixture(scope="module")
@@ -62,58 +49,6 @@ def undisturbed(problem: Problem) -> Outcome:
     result = run_engine(InProcessTransport.of(problem), problem)
     assert result.rounds > LATE + 2, "faults strike in the middle and need a run that goes on from there"
     return result
-
-
-FOLDER = Path(tempfile.mkdtemp())  # keys and logs of the sites
-COORDINATOR = Signer.of_server(startup(FOLDER / SERVER, SERVER))
-POLICY = Policy(masks="never", least_rows=1, most_questions=10**9)
-
-
-def desk_of(name: str, worker: Callable[[], SiteWorker]) -> Desk:
-    book = SiteLog(FOLDER / f"{name}.jsonl")
-    answering = Answering(name, lambda run: worker(), POLICY, book, Approvals(FOLDER))
-    return Desk(Gate.of_site(startup(FOLDER / name, name), name, JOB), answering, poll=0.2)
-
-
-def transport_over(line: Wire, limits: Limits = LIMITS) -> FlareTransport:
-    return FlareTransport(line, FLContext(), NODES, COORDINATOR.seal, "run-of-tests", limits)
-
-
-class Wire:
-    """Carries calls from a `FlareTransport` to desks as FLARE's engine does; `fault` sees each call to the victim."""
-
-    def __init__(self, problem: Problem, fault: Fault | None = None) -> None:
-        self.problem = problem
-        self.fault = fault
-        self.desks = {data.name: self._desk(data.name) for data in problem.nodes}
-
-    def _desk(self, name: str) -> Desk:
-        data = next(one for one in self.problem.nodes if one.name == name)
-        return desk_of(name, lambda: SiteWorker(data))
-
-    def restart(self, name: str) -> None:
-        """The node comes back without any memory."""
-        self.desks[name].close()
-        self.desks[name] = self._desk(name)
-
-    def send_aux_request(self, targets: list[str], request: Shareable, **_: Any) -> dict[str, Shareable]:
-        (name,) = targets
-        if self.fault is None or name != VICTIM:
-            return {name: serve(self.desks[name], request)}
-        return {name: self.fault(self, name, request)}
-
-    def close(self) -> None:
-        for desk in self.desks.values():
-            desk.close()
-
-
-Fault = Callable[[Wire, str, Shareable], Shareable]
-
-
-def round_of(request: Shareable) -> int:
-    if request["call"] != ASK:
-        return -1
-    return getattr(codec.decode_request(msgpack.unpackb(request["data"])["content"]), "round", 0)
 
 
 def once_in_round(number: int, strike: Fault) -> Fault:
@@ -204,7 +139,7 @@ def not_finite(line: Wire, name: str, request: Shareable) -> Shareable:
 
 def disturbed(problem: Problem, fault: Fault | None, journal: Path) -> Outcome:
     line = Wire(problem, fault)
-    transport = transport_over(line)
+    transport = line.transport()
     try:
         return run_engine(CheckedTransport(JournalTransport(transport, journal)), problem)
     finally:
@@ -310,7 +245,7 @@ def with_a_slow_site(problem: Problem, slack: float) -> Outcome:
     line = Wire(problem)
     data = next(one for one in problem.nodes if one.name == VICTIM)
     line.desks[VICTIM] = desk_of(VICTIM, lambda: Slow(data))
-    transport = transport_over(line, replace(LIMITS, slack=slack))
+    transport = line.transport(replace(LIMITS, slack=slack))
     try:
         return run_engine(CheckedTransport(transport), problem)
     finally:
@@ -348,7 +283,7 @@ def test_closing_the_transport_ends_every_conversation(problem: Problem) -> None
         return timeout(line, name, request)
 
     line = Wire(problem, silent)
-    transport = transport_over(line, replace(LIMITS, start=3600.0, slack=3600.0))
+    transport = line.transport(replace(LIMITS, start=3600.0, slack=3600.0))
     request = Describe(2, problem.domain.lower, problem.domain.upper)
     answers: list[Response] = []
     asking = threading.Thread(target=lambda: answers.extend(transport.exchange([request] * 3)))

@@ -9,19 +9,24 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import msgpack
+import numpy as np
+
 from ..core.errors import InvalidInput, MalformedMessage, NodeRefused, SolverUnavailable
 from ..core.problem import NodeData
 from ..data.tables import read_table
 from ..protocol import codec
-from ..protocol.messages import Describe, Failure, Query, Request, Response
+from ..protocol.messages import Describe, Failure, PriceQuery, PriceReply, Query, Request
 from ..site.guard import Guard
+from ..site.masks import Hello, SiteMasks
 from ..site.policy import Meter, Policy, Size, refusal, size_of
 from ..site.worker import SiteWorker
 from ..transport.metered import encoded
 from .approval import Approvals, Asked
 from .kit import DATA_FILE
 from .protocol import LONGEST_SOLVE
-from .signing import REQUEST, Question
+from .secure import MET, unpacked
+from .signing import HELLO, REQUEST, Question
 from .site_log import ANSWERED, DAY, Entry, SiteLog
 
 PRICES_FOLDER = "prices"  # in the kit: what `consentroid node verify` needs, and nobody else
@@ -38,6 +43,7 @@ class Answering:
     book: SiteLog
     approvals: Approvals
     who: str = "unknown"  # submitted the job
+    masks: SiteMasks | None = None  # None: the site cannot mask
     _worker: SiteWorker | None = None
     _meter: Meter | None = None
     _approved: bool = False
@@ -46,26 +52,26 @@ class Answering:
         started, size, outcome = time.time(), Size(question.kind), ANSWERED
         round = -1
         try:
-            if question.kind != REQUEST:
-                raise NodeRefused("this site does not mask its sums")
-            request = within_limits(codec.decode_request(question.content))
-            round = getattr(request, "round", -1)
-            size = size_of(request)
-            self._admit(question, request, size)
-            response = self._answer(question.run, request)
+            if question.kind == REQUEST:
+                request = within_limits(codec.decode_request(question.content))
+                round = getattr(request, "round", -1)
+                size = size_of(request)
+                self._admit(question, request, size)
+                data = self._answer(question, request)
+            else:
+                data = self._agree(question)
         except Exception as error:  # a failing site is a value to the coordinator, never a crash
             if not isinstance(error, NodeRefused):
                 log.warning("request failed: %s: %s", type(error).__name__, error)
             outcome = public_reason(error)
-            response = Failure(self.site, outcome, round, final=isinstance(error, NodeRefused))
-        data = encoded(self.site, response)
+            data = encoded(self.site, Failure(self.site, outcome, round, final=isinstance(error, NodeRefused)))
         self._note(question, size, started, outcome)
         return data
 
     def _admit(self, question: Question, request: Request, size: Size) -> None:
         if self._meter is None:
             self._meter = Meter(self.policy, self.book.earlier(question.run))
-        self._meter.admit(request, question.n_sites, masked=False)
+        self._meter.admit(request, question.n_sites, masked=self._masked)
         if self.policy.approval == "hand" and not self._approved:  # each job, also one that resumes a run
             described = request if isinstance(request, Describe) else None
             self.approvals.wait(
@@ -77,17 +83,43 @@ class Answering:
                     n_clusters=size.n_clusters,
                     features=[] if described is None else list(described.features),
                     domain_given=described is None or described.lower is not None,
-                    masked=False,
+                    masked=self._masked,
                     resumes=described is None,
                     time=time.time(),
                 )
             )
             self._approved = True
 
-    def _answer(self, run: str, request: Request) -> Response:
+    @property
+    def _masked(self) -> bool:
+        return self.masks is not None and self.masks.ready
+
+    def _open(self, run: str) -> SiteWorker:
         if self._worker is None:
             self._worker = self.open_worker(run)
-        return self._worker.answer(request)
+        return self._worker
+
+    def _answer(self, question: Question, request: Request) -> bytes:
+        response = self._open(question.run).answer(request)
+        if self.masks is not None and self.masks.ready and isinstance(response, PriceReply):
+            assert isinstance(request, PriceQuery)
+            return self.masks.mask(request, response, question.number, question.digest).packed()
+        return encoded(self.site, response)
+
+    def _agree(self, question: Question) -> bytes:
+        """The two steps that agree on masks: a signed key of this site, then the keys of all."""
+        if self.masks is None:
+            raise NodeRefused("this site has no key to sign with, so it cannot mask its sums")
+        told = unpacked(question.content)
+        if question.kind == HELLO:
+            weight, largest = extent(self._open(question.run))
+            if told is not None:  # a domain is known: no need to look at the rows
+                largest = largest_of(told)
+            return bytes(msgpack.packb(self.masks.hello(weight, largest).packed()))
+        if not isinstance(told, list):
+            raise MalformedMessage("the keys for masks are no list")
+        self.masks.meet([Hello.unpacked(one) for one in told], question.n_sites)
+        return MET
 
     def _note(self, question: Question, size: Size, started: float, outcome: str) -> None:
         self.book.add(
@@ -107,6 +139,22 @@ class Answering:
                 outcome=outcome,
             )
         )
+
+
+def extent(worker: SiteWorker) -> tuple[float, float]:
+    """Weight of the rows and their largest |x|; only powers of two above them are told."""
+    return float(worker.rows.weights.sum()), float(np.abs(worker.rows.points).max())
+
+
+def largest_of(sides: object) -> float:
+    """The largest |x| that a stated domain admits; the rows are held to it when the run is described."""
+    try:
+        largest = float(np.abs(np.array(sides, dtype=float)).max())
+    except (ValueError, TypeError):
+        raise MalformedMessage("the domain is not made of numbers") from None
+    if not np.isfinite(largest):
+        raise MalformedMessage("the domain is not finite")
+    return largest
 
 
 def within_limits(request: Request) -> Request:

@@ -17,6 +17,7 @@ import datetime
 import hashlib
 import json
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -137,6 +138,17 @@ class Root:
         except InvalidSignature:
             raise NodeRefused("the signature does not fit the request") from None
 
+    def check_site(self, coordinator: str) -> Callable[[bytes, str, bytes, bytes], None]:
+        """Like `check`, for sites: neither the coordinator nor an administrator can pass for one."""
+
+        def check(certificate: bytes, name: str, statement: bytes, signature: bytes) -> None:
+            self.check(certificate, name, statement, signature)
+            subject = self._certified(certificate).subject
+            if name == coordinator or subject.get_attributes_for_oid(x509.NameOID.UNSTRUCTURED_NAME):
+                raise NodeRefused(f"'{name}' is not a site")
+
+        return check
+
     def _certified(self, certificate: bytes) -> x509.Certificate:
         try:
             holder = x509.load_der_x509_certificate(certificate)
@@ -165,8 +177,9 @@ class Gate:
         return cls(Root.read(startup), str(identity), site, job)
 
     @property
-    def coordinator(self) -> str:
-        return self._coordinator
+    def check_site(self) -> Callable[[bytes, str, bytes, bytes], None]:
+        """Checks signatures of other sites of the federation."""
+        return self._root.check_site(self._coordinator)
 
     def open(self, data: bytes) -> Question:
         """The question; `NodeRefused` says why it is not one."""

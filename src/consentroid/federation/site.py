@@ -19,12 +19,13 @@ from nvflare.apis.signal import Signal
 
 from ..core.errors import InvalidInput
 from ..core.names import visible
+from ..site.masks import SiteMasks
 from ..site.policy import Policy
 from .answering import Answering, open_worker
 from .approval import Approvals
 from .desk import Desk, serve
 from .protocol import TOPIC
-from .signing import Gate
+from .signing import Gate, Signer
 from .site_log import LOG_FILE, SiteLog
 
 log = logging.getLogger(__name__)
@@ -59,7 +60,9 @@ class ConsentroidSite(Executor):  # type: ignore[misc]
 def open_desk(fl_ctx: FLContext) -> Desk:
     workspace = fl_ctx.get_workspace()
     kit, local = Path(workspace.get_root_dir()), Path(workspace.get_site_config_dir())
-    name = str(fl_ctx.get_identity_name())
+    startup = Path(workspace.get_startup_kit_dir())
+    name, job = str(fl_ctx.get_identity_name()), str(fl_ctx.get_job_id())
+    gate, signer = Gate.of_site(startup, name, job), Signer.of_site(startup)
     policy, approvals = Policy.read(local), Approvals(kit)
     answering = Answering(
         site=name,
@@ -68,8 +71,8 @@ def open_desk(fl_ctx: FLContext) -> Desk:
         book=SiteLog(kit / LOG_FILE),
         approvals=approvals,
         who=_submitter(fl_ctx),
+        masks=SiteMasks(job, name, signer.sign, signer.certificate, gate.check_site),
     )
-    gate = Gate.of_site(Path(workspace.get_startup_kit_dir()), name, str(fl_ctx.get_job_id()))
     return Desk(gate, answering, waiting=lambda: approvals.waiting)
 
 

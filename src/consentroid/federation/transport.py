@@ -52,6 +52,7 @@ class FlareTransport:
         self._seal, self._run = seal, run
         self._limits = limits or Limits()
         self._numbers = itertools.count(1)
+        self.last_number = 0  # of the requests sent last
         self._job = str(fl_ctx.get_job_id())
         self._joined: set[str] = set()
         self._dead: set[str] = set()
@@ -92,7 +93,7 @@ class FlareTransport:
         time.sleep(max(self._limits.pace - (time.monotonic() - self._last_exchange), 0.0))
         self._last_exchange = time.monotonic()
         self.exchanges += 1
-        number = next(self._numbers)
+        number = self.last_number = next(self._numbers)
         n_sites = len(self._nodes)
         work: list[Future[bytes | Failure]] = []
         calls: list[_Call] = []

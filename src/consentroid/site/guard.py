@@ -86,7 +86,7 @@ class Guard:
 
     # ------------------------------------------------------------------ boxes
 
-    def examined(self, request: Examine, sums: BoxSums, groups: Array) -> BoxSums:
+    def examined(self, request: Examine, sums: BoxSums, groups: Array, weight_of_all: float = np.inf) -> BoxSums:
         inside, undecided = self._small_boxes(groups)
         if not (inside.any() or undecided.any()):
             return sums
@@ -109,7 +109,8 @@ class Guard:
         cuts[few] = _up(known[few][..., None] + 4 * EPS * size[few][..., None] + most[few][:, None, None, None, :])
         weight = sums.undecided + np.where(inside, sums.insides[:, 0], 0.0)
         worth = _up(sums.worth + np.where(inside, groups[:, INSIDE_PRICES], 0.0))
-        weight = np.where(few, power_above(weight), weight)
+        others = np.maximum(weight_of_all - insides[:, 0], weight)  # no more than there are
+        weight = np.where(few, np.minimum(power_above(weight), others), weight)
         return BoxSums(
             minorants=self._minorants(sums.minorants, insides, groups, half, request.held, inside, few),
             insides=insides,

@@ -203,7 +203,7 @@ class PricedRows:
 
         def work(first: int, last: int) -> None:
             examine_boxes(self.y, self.weights, prices, request.lower, request.upper, request.held, request.steepness,
-                          SHIFT, multiples, rows, starts, lengths, sums, first, last, kept, kept_lengths,
+                          request.any_set, SHIFT, multiples, rows, starts, lengths, sums, first, last, kept, kept_lengths,
                           out.minorants, out.insides, out.undecided, out.worth, out.cuts, out.scores,
                           groups)  # fmt: skip
 

@@ -1,0 +1,170 @@
+"""The coordinator's side of masked sums: a transport that speaks for all sites together, since it knows no single one.
+
+Whoever uses it sees one node, `ALL`: a query goes to every site, the masked replies are added up, and the total comes
+back. The sites' descriptions (rows, weight, columns) stay open; they are merged into one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import replace
+
+import msgpack
+import numpy as np
+
+from ..core.errors import InvalidInput, MalformedMessage
+from ..core.problem import Domain
+from ..protocol import codec
+from ..protocol.messages import Describe, Description, Failure, PriceQuery, Query, Request, Response
+from ..site.masks import Hello, MaskedReply, Unmasking
+from ..transport.channel import OUT_OF_STEP
+from .signing import HELLO, PEERS, REQUEST
+from .transport import FlareTransport
+
+ALL = "all sites"
+MET = b"met"  # a site has accepted the keys of the others
+
+
+class SecureTransport:
+    """Wraps the sites' transport; keys are agreed on before the first query of a job."""
+
+    def __init__(self, sites: FlareTransport, domain: Domain | None) -> None:
+        self._sites = sites
+        self._domain = domain
+        self._unmasking: Unmasking | None = None
+        self.described: tuple[Description, ...] = ()
+        self.culprit: Failure | None = None  # the site whose failure was reported last
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        return (ALL,)
+
+    @property
+    def bytes_up(self) -> int:
+        return self._sites.bytes_up
+
+    @property
+    def bytes_down(self) -> int:
+        return self._sites.bytes_down
+
+    def close(self) -> None:
+        self._sites.close()
+
+    def exchange(self, requests: Sequence[Request]) -> list[Response]:
+        (request,) = requests
+        if isinstance(request, Query):
+            raise InvalidInput("the paper's methods need every site's own replies; ask with --open")
+        failure = self._agree() if self._unmasking is None else None
+        if failure is not None:
+            return [failure]
+        return [self._describe(request) if isinstance(request, Describe) else self._total(request)]
+
+    def _describe(self, request: Describe) -> Response:
+        responses = self._sites.exchange([request] * len(self._sites.nodes))
+        described: list[Description] = []
+        for node, response in zip(self._sites.nodes, responses, strict=True):
+            if isinstance(response, Description) and response.node == node:
+                described.append(response)
+            else:
+                return self._failed(node, response, "sent no description")
+        self.described = tuple(described)
+        return merged(self.described, request.n_clusters)
+
+    def _agree(self) -> Failure | None:
+        """Collect every site's signed key, relay all of them; a failure if a site does not take part."""
+        sides = None if self._domain is None else [self._domain.lower.tolist(), self._domain.upper.tolist()]
+        hellos: list[Hello] = []
+        for node, answer in self._ask(HELLO, bytes(msgpack.packb(sides))):
+            try:
+                hellos.append(Hello.unpacked(unpacked(answer)))
+            except MalformedMessage:
+                return self._failed(node, answer, "sent no key for masks")
+            if hellos[-1].site != node:
+                return self._failed(node, answer, "sent a key for masks under another name")
+        hellos.sort(key=lambda hello: hello.site)
+        for node, answer in self._ask(PEERS, bytes(msgpack.packb([hello.packed() for hello in hellos]))):
+            if answer != MET:
+                return self._failed(node, answer, "did not accept the keys of the others")
+        self._unmasking = Unmasking(hellos)
+        return None
+
+    def _total(self, query: PriceQuery) -> Response:
+        assert self._unmasking is not None
+        content = codec.encode(query)
+        replies: list[MaskedReply] = []
+        for node, answer in self._ask(REQUEST, content, query.round):
+            try:
+                reply = None if isinstance(answer, Failure) else MaskedReply.unpacked(answer)
+            except MalformedMessage as error:
+                return self._failed(node, Failure(node, f"sent a malformed message: {error}", query.round))
+            if reply is None:
+                return self._failed(node, answer, "sent an open reply")
+            if reply.site != node:
+                return self._failed(node, answer, "answered under another name")
+            replies.append(reply)
+        digest = hashlib.sha256(content).digest()
+        try:
+            total = self._unmasking.total(query, replies, self._sites.last_number, digest)
+        except MalformedMessage as error:
+            return Failure(ALL, str(error), query.round)
+        return replace(total, node=ALL, seconds=0.0)
+
+    def _ask(self, kind: str, content: bytes, round: int = 0) -> list[tuple[str, bytes | Failure]]:
+        n_sites = len(self._sites.nodes)
+        answers = self._sites.ask(kind, [content] * n_sites, [round] * n_sites)
+        return list(zip(self._sites.nodes, answers, strict=True))
+
+    def _failed(self, node: str, answer: object, otherwise: str = "") -> Failure:
+        """A site's failure under the name of all. A site that is out of step says so in words that the channel knows:
+        all sites are brought up to date then."""
+        failure = told_failure(node, answer) or Failure(node, otherwise, final=True)
+        self.culprit = failure
+        late = failure.reason.startswith(OUT_OF_STEP)
+        return replace(failure, node=ALL, reason=failure.reason if late else f"site '{node}': {failure.reason}")
+
+
+def told_failure(node: str, answer: object) -> Failure | None:
+    """The failure that a site sent in place of what was asked for, if it did."""
+    if isinstance(answer, bytes):
+        try:
+            answer = codec.decode_response(answer)
+        except MalformedMessage:
+            return None
+    return replace(answer, node=node) if isinstance(answer, Failure) else None
+
+
+def unpacked(answer: bytes | Failure) -> object:
+    if isinstance(answer, Failure):
+        raise MalformedMessage(answer.reason)
+    try:
+        return msgpack.unpackb(answer, raw=False, strict_map_key=True, max_ext_len=0)
+    except (ValueError, TypeError, OverflowError, RecursionError, msgpack.UnpackException):
+        raise MalformedMessage("not a msgpack message") from None
+
+
+def merged(parts: Sequence[Description], n_clusters: int) -> Description:
+    """What all sites hold together; the error names the first two that do not fit."""
+    check_descriptions(list(parts))
+    lower = [part.lower for part in parts if part.lower is not None]
+    upper = [part.upper for part in parts if part.upper is not None]
+    return Description(
+        node=ALL,
+        n_points=sum(part.n_points for part in parts),
+        n_features=parts[0].n_features,
+        n_distinct=min(n_clusters, sum(part.n_distinct for part in parts)),
+        weight=float(sum(part.weight for part in parts)),
+        features=next((part.features for part in parts if part.features), ()),
+        lower=np.min(lower, axis=0) if len(lower) == len(parts) else None,
+        upper=np.max(upper, axis=0) if len(upper) == len(parts) else None,
+    )
+
+
+def check_descriptions(parts: Sequence[Description]) -> None:
+    first = parts[0]
+    for other in parts[1:]:
+        named = first.features and other.features
+        if other.n_features != first.n_features or (named and other.features != first.features):
+            raise InvalidInput(
+                f"node '{other.node}' has other columns than node '{first.node}'; select and order them alike"
+            )
