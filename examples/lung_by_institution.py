@@ -15,7 +15,6 @@ import numpy as np
 
 from consentroid import prepare, select_k
 from consentroid.data.datasets import lung
-from consentroid.legacy.virtual_nodes import split_nodes
 
 
 def main(seconds: float, out: Path) -> Path:
@@ -24,8 +23,7 @@ def main(seconds: float, out: Path) -> Path:
     prepared = prepare(sites.tables, imputation=True)
     print(f"{len(sites.tables)} institutions, {prepared.moments.n_rows} patients, {missing} missing values filled in")
 
-    parts, _ = split_nodes(prepared.rows, n_clusters=3)  # three institutions have more than twenty patients
-    selection = select_k(parts, range(1, 5), gap=1e-3, time_limit=seconds, seed=0)
+    selection = select_k(prepared.rows, range(1, 5), gap=1e-3, time_limit=seconds, seed=0)
     print(f"{'K':>2} {'bound':>9} {'attained':>9} {'gap':>8} {'silhouette':>11}")
     for choice in selection.choices:
         print(

@@ -71,13 +71,13 @@ def what_a_price_does(folder: Path) -> Path:
 
 
 def bound_meets_cost(folder: Path) -> Path:
-    history = fit(three_nodes(), 3, gap=1e-6, seed=0).history
+    history = fit(three_nodes(), 3, gap=1e-6, seed=0).trace
     known = [record for record in history if record.upper < np.inf]
     rounds = [record.round for record in known]
     figure, axes = plt.subplots(figsize=(7.5, 3.4), layout="constrained")
     axes.plot(rounds, [r.upper for r in known], color=ORANGE, lw=2, label="cost of the best centroids")
     axes.plot(rounds, [r.lower for r in known], color=BLUE, lw=2, label="proven lower bound")
-    first = next((record.round for record in known if record.phase == "tree"), None)
+    first = next((record.round for record in known if record.phase == "search"), None)
     if first is not None:
         axes.axvline(first - 0.5, color=GREY, lw=1, ls=":")
         axes.annotate("prices", (first - 0.8, 0.05), xycoords=("data", "axes fraction"), ha="right", color="#5a636d")

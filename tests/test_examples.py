@@ -33,7 +33,7 @@ def is_picture(path: Path) -> bool:
         ("penguins_by_island.py", "proven lower bound"),
         ("lung_by_institution.py", "best silhouette"),
         ("rand_hie_by_site.py", "k-fed"),
-        ("certify_iris.py", "6 virtual nodes"),
+        ("certify_iris.py", "6 sites"),
     ],
 )
 def test_example(script: str, said: str, tmp_path: Path) -> None:

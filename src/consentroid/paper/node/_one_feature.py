@@ -6,7 +6,7 @@ rows i..j−1 about their mean,
     D_c(j) = min_i D_{c−1}(i) + C(i, j),
 
 whose least minimiser does not decrease with j (C obeys the quadrangle inequality), so that each layer takes n log n
-steps by divide and conquer. `docs/numerics.md`, section 6: with costs accurate to ε every layer loses at most
+steps by divide and conquer. `docs/numerics.md`, section 5: with costs accurate to ε every layer loses at most
 2 ε (1 + log₂ n), and compensated prefix sums make ε independent of n.
 """
 
