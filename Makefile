@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 KERNELS := $(wildcard $(addprefix src/consentroid/,paper/node/_*.py paper/nearest/*.py paper/dual/_*.py site/kernels/*.py))
 
-.PHONY: demo test test-faults clean
+.PHONY: demo test test-faults docs clean
 
 demo: $(VENV)/.compiled
 	$(BIN)/consentroid demo --out demo
@@ -16,6 +16,9 @@ test: $(VENV)/.installed-test $(VENV)/.compiled
 
 test-faults: $(VENV)/.installed-test
 	$(BIN)/pytest -m faults
+
+docs: $(VENV)/.installed-test
+	$(BIN)/mkdocs build --strict
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -34,4 +37,4 @@ $(VENV)/.compiled: $(VENV)/.installed $(KERNELS)
 	touch $@
 
 clean:
-	rm -rf $(VENV) demo .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) demo site .pytest_cache .mypy_cache .ruff_cache
