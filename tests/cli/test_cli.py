@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from consentroid import __version__
-from consentroid.cli.main import COMMANDS
+from consentroid.cli.main import COMMANDS, main
 from consentroid.data.datasets import penguins
 
 RESULT_FIELDS = {
@@ -99,6 +99,12 @@ def test_an_unscaled_run_is_verified_and_json_is_all_that_is_printed(files: Path
     assert result["scaling"] is None
     certificate = tmp_path / "run" / "certificate.json"
     assert as_json(consentroid("verify", certificate, *node_options(files), "--json"))["outcome"] == "verified"
+
+
+def test_a_scaled_run_is_verified_on_the_rows_as_they_are(run: Path, files: Path) -> None:
+    done = consentroid("verify", run / "certificate.json", *node_options(files), "--json")
+    assert as_json(done)["outcome"] == "verified"
+    assert "rows are scaled as in the run (standard, from result.json)" in done.stderr
 
 
 def test_scales_that_differ_are_told_unless_chosen(files: Path, tmp_path: Path) -> None:
@@ -247,14 +253,25 @@ SECRET_URL = "postgresql+psycopg://me:Kx7@host/db"
         (("fitt",), "No such command 'fitt'"),
     ],
 )
-def test_bad_input_is_one_sentence_without_a_traceback(arguments: tuple[object, ...], says: str) -> None:
-    done = consentroid(*arguments)
-    assert done.returncode == 2, done.stderr
-    assert says in " ".join(done.stderr.split())
-    assert "Traceback" not in done.stderr + done.stdout
-    assert "Kx7" not in done.stderr + done.stdout
-    assert "\x1b" not in done.stderr
-    assert done.stdout == ""
+def test_bad_input_is_one_sentence_without_a_traceback(
+    arguments: tuple[object, ...],
+    says: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["consentroid", *map(str, arguments)])
+    with pytest.raises(SystemExit) as left:
+        main()
+    told = capsys.readouterr()
+    assert left.value.code == 2, told.err
+    assert says in " ".join(told.err.split())
+    assert "Traceback" not in told.err + told.out
+    assert "Kx7" not in told.err + told.out
+    assert "\x1b" not in told.err
+    assert told.out == ""
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_too_many_clusters_are_named(files: Path, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -15,7 +16,7 @@ from .choices import DecimalSign, Scale, Separator
 if TYPE_CHECKING:
     from ..core.arrays import Array
     from ..core.problem import Domain
-    from ..data.preprocessing import Prepared
+    from ..data.preprocessing import Prepared, Recipe
     from ..data.tables import Table
 
 NodeOption = Annotated[
@@ -23,7 +24,7 @@ NodeOption = Annotated[
     typer.Option(
         metavar="NAME=SOURCE",
         help="NAME=FILE: a site and its rows (.csv, .csv.gz, .tsv, .parquet, .feather, .npy, .npz); NAME=URL#TABLE or "
-        "NAME='URL#SELECT ...' for a database. Repeat."
+        "NAME='URL#SELECT ...' for a database. Repeat.",
     ),
 ]
 ClustersOption = Annotated[int, typer.Option("-k", "--clusters", help="Number of clusters.")]
@@ -115,6 +116,16 @@ def read_nodes(files: Mapping[str, object], columns: str | None = None) -> tuple
     """The rows of each site and their common columns."""
     sites = read_sites([f"{name}={source}" for name, source in files.items()], columns)
     return {name: table.rows for name, table in sites.tables.items()}, sites.features
+
+
+def scaling_beside(certificate: Path) -> Recipe | None:
+    """How the rows of a run were scaled before they were clustered, from the result.json beside its certificate."""
+    from ..data.preprocessing import Recipe
+    from ..report.files import RESULT, read_result
+
+    result = certificate.parent / RESULT
+    scaling = read_result(result).get("scaling") if result.is_file() else None
+    return None if scaling is None else Recipe.from_dict(scaling)
 
 
 def listed(text: str | None) -> list[str] | None:

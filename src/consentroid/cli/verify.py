@@ -19,7 +19,7 @@ from ..report.wording import at_least, percent
 from ..verify import Report
 from ..verify import verify as verify_certificate
 from .console import console, notify
-from .inputs import scaling_beside
+from .inputs import node_files, scaling_beside
 
 INCOMPLETE = 4  # exit code: some sites or some time were missing; nothing was found to be wrong
 
@@ -65,7 +65,7 @@ def _checked(
     time_limit: float | None, require_all: bool,
 ) -> Report:  # fmt: skip
     certificate = Certificate.read(path)
-    files, price_files = _files(nodes, "--node"), _files(prices, "--prices")
+    files, price_files = node_files(nodes), _files(prices, "--prices")
     tables, masses = {}, {}
     recipe = scaling_beside(path) if files else None
     if recipe is not None:
@@ -95,7 +95,7 @@ def _files(options: list[str], option: str) -> dict[str, Path]:
 
 
 def _table(
-    file: Path, features: tuple[str, ...], columns: str | None, weights: str | None, missing: bool = False
+    file: str, features: tuple[str, ...], columns: str | None, weights: str | None, missing: bool = False
 ) -> Table:
     """The certificate's features (or the columns asked for), the weights last."""
     chosen = list(features) if columns is None else [column.strip() for column in columns.split(",")]
