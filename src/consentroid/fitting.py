@@ -14,11 +14,10 @@ from .core.arrays import Array
 from .core.errors import InvalidInput
 from .core.problem import Domain, Problem
 from .core.result import FitResult, Regions, SiteShare
-from .core.symmetry import Rule
+from .core.symmetry import Rule, canonical_order
 from .core.topology import Edge
 from .paper.dual.registry import METHODS as PAPER_METHODS
 from .paper.loop import maximise_dual
-from .paper.primal import canonical_order
 from .paper.settings import PaperSettings
 from .paper.worker import PaperWorker
 from .protocol.messages import Evaluate, PriceQuery

@@ -123,7 +123,7 @@ BROKEN = {
     "profit without rows": (5, "trimmed", {"weights": lambda a: 0 * a, "values": lambda a: a - 1}, "without rows"),
     "a minorant of negative weight": (5, "boxes", {"minorants": first_negative}, "negative"),
     "more inside than there are": (5, "boxes", {"undecided": lambda a: a + 1e6}, "inside and undecided"),
-    "negative worth": (5, "boxes", {"worth": first_negative}, "negative"),
+    "negative score": (5, "boxes", {"scores": first_negative}, "negative"),
     "an inside that the minorant misses": (
         5,
         "claimed",

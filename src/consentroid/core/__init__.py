@@ -1,1 +1,1 @@
-"""What every room shares: the problem, its symmetry, the topology, errors and the array type."""
+"""What every room shares: the problem, its symmetry, the topology, errors, arrays, rounding, how kernels are compiled."""

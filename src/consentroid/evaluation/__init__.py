@@ -1,1 +1,1 @@
-"""Baselines, measures of quality and the choice of K."""
+"""Baselines and measures of quality, from sums over sites."""

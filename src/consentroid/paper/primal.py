@@ -14,7 +14,6 @@ import numpy as np
 
 from ..core.arrays import Array, nearest, squared_distances
 from ..core.symmetry import align, canonical
-from ..core.symmetry import canonical_order as canonical_order
 from ..protocol.messages import Reply
 
 Heuristic = Literal["average", "lloyd"]

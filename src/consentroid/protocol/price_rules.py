@@ -139,9 +139,8 @@ class PriceRules:
             same_shape("cuts", got.cuts, asked.cut_at.shape)
             return
         same_shape("cuts", got.cuts[..., 0, 0, 0], (n, d))  # the codec knows the rest
-        for name, array, shape in (
-            ("undecided", got.undecided, (n,)), ("worth", got.worth, (n,)), ("scores", got.scores, (n, d)),
-        ):  # fmt: skip
+        same_shape("worth", got.worth, (n,))
+        for name, array, shape in (("undecided", got.undecided, (n,)), ("scores", got.scores, (n, d))):
             same_shape(name, array, shape)
             _check_positive(name, array)
         if np.any(got.insides[:, 0] + got.undecided > self.weight + room):

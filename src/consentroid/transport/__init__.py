@@ -1,1 +1,1 @@
-"""Transports in one process and their wrappers: metered, checked, kept in a journal, recorded."""
+"""A transport in one process, wrappers around any transport (metered, checked, journal, recorder), and the channel."""
