@@ -1,1 +1,1 @@
-"""What every room shares: the problem, its symmetry, the topology, errors, arrays, rounding, how kernels are compiled."""
+"""What every room shares: the problem, symmetry, topology, errors, arrays, rounding, and how kernels are compiled."""
