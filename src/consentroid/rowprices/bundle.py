@@ -57,7 +57,7 @@ class Bundle:
         weight = max(float(self.columns.sizes.sum()), 1e-300)
         self.tau = max(self.total / weight / 5.0, 1e-300)
         self.pool = np.concatenate([points, self.pool])
-        self._evaluate(self.centre, self._starts())
+        self._evaluate(self.centre, self._starts(), self.columns.costs - self.column_prices)
         self._take_stock()
 
     def start_from(self, parent: Bundle) -> None:
@@ -69,7 +69,7 @@ class Bundle:
         self.total, self.column_prices = reply.priced.total, reply.priced.column_prices
         weight = max(float(self.session.counts.sum()), 1e-300) if self.session.counts is not None else 1.0
         self.tau, self.pool = max(parent.tau, self.total / weight / 25.0), parent.pool
-        self._evaluate(self.centre, self._starts())
+        self._evaluate(self.centre, self._starts(), self.columns.costs - self.column_prices)
         self._take_stock()
 
     # ------------------------------------------------------------------ the loop
@@ -107,7 +107,7 @@ class Bundle:
         if self.steps % DRAW_EVERY == 0:
             draw(self.session, columns.points, z, self.spread)
         before, self.least = self.least, by_columns
-        new_prices, centre_prices, kept = self._evaluate(self.trial, starts, reply)
+        new_prices, centre_prices, kept = self._evaluate(self.trial, starts, columns.costs - trial_prices, reply)
         value = self._value(total)
         if value > self.value + SERIOUS * max(promised, 0.0):
             self.value, self.total, self.tau = value, total, self.tau * 1.5
@@ -121,7 +121,7 @@ class Bundle:
     def add_points(self, points: Array, cell: int) -> None:
         """Columns that the search of a cell found: the value was too high."""
         self.pool = np.concatenate([points, self.pool])
-        self._evaluate(self.centre, points, cell=cell)
+        self._evaluate(self.centre, points, self.columns.costs - self.column_prices, cell=cell)
         self._take_stock()
         self.optimal = False
 
@@ -155,9 +155,12 @@ class Bundle:
         return np.asarray(around + rng.normal(size=around.shape) * axes * rng.uniform(0.0, 1.0, size=(n, 1)))
 
     def _evaluate(
-        self, slot: int, points: Array, reply: PriceReply | None = None, cell: int | None = None
+        self, slot: int, points: Array, reduced: Array, reply: PriceReply | None = None, cell: int | None = None
     ) -> tuple[Array, Array, NDArray[np.bool_]]:
-        """Trimmed Lloyd from the points, each within its cell; `least` and the columns are brought up to date."""
+        """Trimmed Lloyd from the points, each within its cell; `least` and the columns are brought up to date.
+
+        A point that is a column's already makes another one where it now attracts other rows: where f is below that
+        column's `reduced` cost."""
         cells = self.node.cell_of(points) if cell is None else np.full(len(points), cell)
         stride = self.session.stride
         if stride > 1:  # guess on some of the rows where to go, then judge on all of them
@@ -169,8 +172,14 @@ class Bundle:
         self.pool = np.concatenate([points[chosen], self.pool])[:400]
         kept = self.columns.stale(150 + 8 * self.session.n_clusters)
         new = points[chosen]
-        known = {tuple(point) for point in np.round(self.columns.points[kept], 12)}
-        fresh = np.array([tuple(point) not in known for point in np.round(new, 12)], dtype=bool)
+        known: dict[tuple[float, ...], float] = {}
+        for point, worth in zip(np.round(self.columns.points[kept], 12), reduced[kept], strict=True):
+            known[tuple(point)] = min(worth, known.get(tuple(point), np.inf))
+        lower = values[chosen] + 1e-9 * np.abs(values[chosen])
+        fresh = np.array(
+            [value < known.get(tuple(point), np.inf) for point, value in zip(np.round(new, 12), lower, strict=True)],
+            dtype=bool,
+        )
         prices, centre_prices = self.columns.add(new[fresh], slot, self.centre, kept)
         if slot == self.centre and len(self.column_prices) == len(kept):
             self.column_prices = np.concatenate([self.column_prices[kept], prices])
