@@ -161,6 +161,7 @@ class Examine:
     steepness: Array  # (B,) μ of the cuts is a few multiples of this times the width
     keys: NDArray[np.int64]  # (B,) names of the boxes, for children to refer to
     parents: NDArray[np.int64]  # (B,) −1: none; only a short cut, a site that forgot the parent looks at all rows
+    any_set: bool = False  # bound all sets of rows with their mean in the box, not only those that f chooses
 
 
 @dataclass(frozen=True)

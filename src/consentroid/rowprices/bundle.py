@@ -83,6 +83,8 @@ class Bundle:
             idle = idle + 1 if promised < 0.02 * self.session.gap * self.session.upper_y + 1e-12 * self.total else 0
             self.optimal = idle >= PATIENCE
             self.session.note()
+        if self.value < goal and len(self.z):  # the prices are as good as they get: is the incumbent?
+            draw(self.session, self.z_points, self.z, self.spread)
 
     def _step(self) -> float:
         """One master, one price vector, new columns; what the master promised."""

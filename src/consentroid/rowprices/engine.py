@@ -20,7 +20,7 @@ from .cells import Cell, Node, frontier, most_fractional
 from .columns import Columns
 from .coordinates import Axes
 from .incumbents import evaluate, lloyd, split_starts, swaps
-from .regions import find_regions
+from .regions import MOST_BOXES, find_regions
 from .search import CellSearch
 from .session import OutOfTime, Session
 from .totals import total
@@ -69,11 +69,14 @@ class Engine:
     def _find_regions(self, root: Node, bundle: Bundle | None) -> None:
         """Regions of all optimal centroids, where the root alone proves the bound; a sharper bound makes them small."""
         session = self.session
-        if not session.proven or not root.trees or root.children or bundle is None or session.upper == 0.0:
+        tree = root.trees[0] if root.trees else None
+        if not session.proven or tree is None or root.children or bundle is None or session.upper == 0.0:
+            return
+        if len(tree) > MOST_BOXES // 4:  # covering takes several times as many
             return
         session.enter("regions")
         try:
-            with session.within(max(0.6, 0.5 * session.seconds)):
+            with session.within(max(0.6, 0.3 * session.seconds)):
                 slack = max(bundle.value - session.enough, 0.0)
                 if bundle.value > session.upper_y - 0.01 * slack:
                     self._search_cells(root, bundle, bundle.least - 0.01 * slack / session.n_clusters)

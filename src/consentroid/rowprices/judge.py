@@ -61,11 +61,12 @@ def best_cut(grid, mu, need, fractions):
 
 @entry
 def judge_boxes(
-    lower, upper, on_lower_face, on_upper_face, minorants, insides, cuts, scores, steepness, multiples, shift, target,
+    lower, upper, held, on_lower_face, on_upper_face, minorants, insides, cuts, scores, steepness, multiples, shift, target,
     bounds, points, verdicts, closing_axis, closing_side, closing_mu, kinds, thresholds, mus, new_lower, new_upper,
     shrunk, axes,
 ):  # fmt: skip
-    """All boxes; outputs from `bounds` on. `on_lower_face`: this side of the box lies on an inner face of the cell."""
+    """All boxes; outputs from `bounds` on. `held`: coordinates without shift, as the sites were told; `on_lower_face`: this
+    side of the box lies on an inner face of the cell."""
     n_features = lower.shape[1]
     half, theta, at = np.empty(n_features), np.empty(n_features), np.empty(n_features)
     none, mu = np.zeros(n_features), np.empty(len(multiples))
@@ -75,8 +76,7 @@ def judge_boxes(
         for d in range(n_features):
             centre = 0.5 * (lo[d] + hi[d])
             half[d] = max(hi[d] - centre, centre - lo[d]) * (1.0 + 2.0 * EPS)
-            held = hi[d] > lo[d] and (on_lower_face[b, d] or on_upper_face[b, d])
-            theta[d] = 0.0 if held else shift
+            theta[d] = 0.0 if held[b, d] else shift
             new_lower[b, d], new_upper[b, d] = lo[d], hi[d]
             for side in range(2):
                 kinds[b, d, side] = NO_CUT

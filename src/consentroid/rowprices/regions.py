@@ -1,11 +1,12 @@
 """Where can the centroids of an optimal clustering be? Boxes that hold them all.
 
-A clustering that costs at most U has Σ_k f(m_k) ≤ U − Σ w λ, and every f(m_k) ≥ t, so each of its centroids lies in
+A clustering into S_1..S_K with means m_k that costs at most U has Σ_k q_k = U − Σ w λ, q_k = Σ_{S_k} w (|y − m_k|² − λ), and
+every q_k ≥ f(m_k) ≥ t. So each of its clusters has
 
-    {m : f(m) ≤ τ},   τ = U − Σ w λ − (K − 1) t.
+    q_k ≤ τ = U − Σ w λ − (K − 1) t.
 
-The search below covers that set. No stationarity here: an optimal centroid need not minimise f, so boxes are bounded and
-cut by cost alone, without the shift. What survives falls apart into small boxes; if there are K of them and no box can
+The search below covers the means of all such sets. They need not be the sets that f chooses, so every row counts as
+undecided; but a mean is a mean, so shift and cuts hold. What survives falls apart into small boxes; if there are K of them and no box can
 hold two centroids (the profit of two centroids in one box C is at most that of C's nearest points, Σ_j w min(0, a_j − λ_j)),
 each holds exactly one centroid of every such clustering.
 """
@@ -15,24 +16,31 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..core.arrays import Array
 from ..core.result import Regions
-from ..protocol.messages import BoxSums, Examine, PriceQuery
+from ..protocol.messages import Examine, PriceQuery
 from .cells import Cell, Node
+from .judge import OPEN
 from .search import CellSearch, Judged
 from .session import Session
+from .tree import Cut
 
-MOST_BOXES = 20_000
+MOST_BOXES = 12_000
 STALLED = 0.8  # a box that cuts leave larger than this share is taken as it is, once it is small enough
-FINE = 4.0  # diameters of the set {f ≤ τ} about one centroid at which a box is small enough
+NEAR = 16.0  # diameters below which a box is near one
+FINE = 4.0  # diameters of the set of means about one centroid at which a box is small enough
 
 
 class RegionSearch(CellSearch):
-    """Covers {f ≤ target}; `survivors` are the boxes that are left."""
+    """Covers the means of all sets with q ≤ target; `survivors` are the boxes that are left."""
+
+    any_set = True
 
     def __init__(self, session: Session, root: Cell, node: Node, target: float, radius: float) -> None:
-        super().__init__(session, root, root, node.slot, target, 1.0)
+        weight = max(float(session.counts.sum()), 1e-300) if session.counts is not None else 1.0
+        super().__init__(session, root, root, node.slot, target, weight / max(node.total, 1e-300))
         self.survivors: list[tuple[Array, Array]] = []
         self.radius = radius
 
@@ -45,18 +53,17 @@ class RegionSearch(CellSearch):
             self._round()
         return True
 
-    def _held(self, lower: Array, upper: Array) -> Array:
-        return np.ones(lower.shape, dtype=bool)
+    def _held(self, lower: Array, upper: Array) -> NDArray[np.bool_]:
+        """The shift closes what is far from a centroid; near one, the rows' own curvature cuts better."""
+        near = np.max(upper - lower, axis=1) <= NEAR * self.radius
+        return np.repeat(near[:, None], lower.shape[1], axis=1)
 
-    def _judge(self, lower: Array, upper: Array, sums: BoxSums, steepness: Array) -> Judged:
-        return Judged.of(lower, upper, self.cell, self.root, sums, steepness, self.target, cost_only=True)
-
-    def _settle(self, b: int, box: int, judged: Judged, steepness: float) -> None:
+    def _settle(self, b: int, box: int, judged: Judged, cuts: list[Cut], steepness: float) -> None:
         small = np.max(judged.upper[b] - judged.lower[b]) <= FINE * self.radius
-        if judged.verdicts[b] == 0 and small and judged.shrunk[b] > STALLED:
+        if judged.verdicts[b] == OPEN and small and judged.shrunk[b] > STALLED:
             self.survivors.append((judged.lower[b].copy(), judged.upper[b].copy()))
             return
-        super()._settle(b, box, judged, steepness)
+        super()._settle(b, box, judged, cuts, steepness)
 
 
 def find_regions(session: Session, node: Node, root: Cell, tolerance: float) -> Regions | None:

@@ -21,7 +21,7 @@ from .judge import CLOSED, CLOSED_BY_CUT, OPEN, judge_boxes
 from .judge import NO_CUT as NOTHING
 from .judge import STATIONARY as STATIONARY_CUT
 from .session import OutOfTime, Session
-from .tree import COST, STATIONARY, SearchTree
+from .tree import COST, STATIONARY, Cut, SearchTree
 
 REVISIT = 0.5  # a box cut to less than this share of its volume is examined again before it is split
 MOST_BOXES = 1024  # of one exchange
@@ -62,17 +62,15 @@ class Judged:
         cls,
         lower: Array,
         upper: Array,
+        held: NDArray[np.bool_],
         cell: Cell,
         root: Cell,
         sums: BoxSums,
         steepness: Array,
         target: float,
-        cost_only: bool = False,
     ) -> Judged:
-        """`cost_only`: no stationarity, neither cuts nor shift."""
         n, n_features = lower.shape
         low, high = cell.faces(root)
-        cuts, shift = (np.full_like(sums.cuts, np.inf), 0.0) if cost_only else (sums.cuts, SHIFT)
         shape = (n, n_features)
         out = cls(
             np.empty(n), np.empty(shape), np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64),
@@ -80,16 +78,28 @@ class Judged:
             np.empty(shape), np.empty(shape), np.empty(n), np.empty(n, np.int64),
         )  # fmt: skip
         judge_boxes(
-            lower, upper, low & (lower == cell.lower), high & (upper == cell.upper), sums.minorants, sums.insides,
-            cuts, sums.scores, steepness, np.array(MULTIPLES), shift, target, out.bounds, out.points, out.verdicts,
+            lower, upper, held, low & (lower == cell.lower), high & (upper == cell.upper), sums.minorants, sums.insides,
+            sums.cuts, sums.scores, steepness, np.array(MULTIPLES), SHIFT, target, out.bounds, out.points, out.verdicts,
             out.closing_axis, out.closing_side, out.closing_mu, out.kinds, out.thresholds, out.mus, out.lower, out.upper,
             out.shrunk, out.axes,
         )  # fmt: skip
         return out
 
 
+    def cuts(self) -> list[list[Cut]]:
+        """The cuts of every box, as the tree records them."""
+        box, axis, side = np.nonzero(self.kinds != NOTHING)
+        kinds = np.where(self.kinds[box, axis, side] == STATIONARY_CUT, STATIONARY, COST)
+        at, mu = self.thresholds[box, axis, side], self.mus[box, axis, side]
+        every = list(zip(kinds.tolist(), axis.tolist(), side.tolist(), at.tolist(), mu.tolist(), strict=True))
+        ends = np.searchsorted(box, np.arange(len(self.bounds) + 1)).tolist()
+        return [every[first:last] for first, last in zip(ends[:-1], ends[1:], strict=True)]
+
+
 class CellSearch:
     """One search; `run` is its loop."""
+
+    any_set = False  # whether boxes are bounded for all sets of rows, not only for those that f chooses
 
     def __init__(self, session: Session, cell: Cell, root: Cell, slot: int, target: float, steepness: float) -> None:
         self.session, self.cell, self.root, self.slot, self.target = session, cell, root, slot, target
@@ -131,18 +141,20 @@ class CellSearch:
         except BaseException:
             self.open += batch  # nothing was learned about them
             raise
-        judged = self._judge(lower, upper, sums, steepness)
+        judged = Judged.of(lower, upper, self._held(lower, upper), self.cell, self.root, sums, steepness, self.target)
         self._take_tried(tried)
         steeper = np.where(sums.worth > 0, sums.undecided / np.maximum(sums.worth, 1e-300), steepness)
+        cuts = judged.cuts()
         for b, box in enumerate(batch):
-            self._settle(b, box[1], judged, float(steeper[b]))
+            if judged.verdicts[b] != CLOSED:
+                self._settle(b, box[1], judged, cuts[b], float(steeper[b]))
         still = np.flatnonzero(judged.verdicts == OPEN)
         promising = still[np.argsort(judged.bounds[still])[:TRIED]]
         self.to_try = np.clip(judged.points[promising], self.cell.lower, self.cell.upper)
         session.boxes_done += len(batch)
         session.boxes_open = len(self.open)
         took = time.perf_counter() - began
-        session.reserve += CERTIFICATE_SHARE * took
+        session.reserve += 0.0 if self.any_set else CERTIFICATE_SHARE * took
         self._size = int(min(max(self._size * min(SECONDS_PER_BATCH / max(took, 1e-6), 4.0), 4), MOST_BOXES))
         session.note()
 
@@ -156,7 +168,7 @@ class CellSearch:
             trim=Trim(self.slot, self.to_try) if len(self.to_try) else None,
             examine=Examine(
                 self.slot, lower, upper, self._held(lower, upper), steepness, self._base + numbers,
-                np.where(parents >= 0, self._base + parents, -1),
+                np.where(parents >= 0, self._base + parents, -1), self.any_set,
             ),
         )  # fmt: skip
         reply = self.session.totals.ask(query)
@@ -169,28 +181,18 @@ class CellSearch:
         touches = (low & (lower == self.cell.lower)) | (high & (upper == self.cell.upper))
         return np.asarray(touches & (upper > lower))
 
-    def _judge(self, lower: Array, upper: Array, sums: BoxSums, steepness: Array) -> Judged:
-        return Judged.of(lower, upper, self.cell, self.root, sums, steepness, self.target)
-
-    def _settle(self, b: int, box: int, judged: Judged, steepness: float) -> None:
-        """Record what was shown about a box, and open what is left of it."""
-        if judged.verdicts[b] == CLOSED:
-            return
+    def _settle(self, b: int, box: int, judged: Judged, cuts: list[Cut], steepness: float) -> None:
+        """Record what was shown about a box that is not closed by its bound, and open what is left of it."""
         if judged.verdicts[b] == CLOSED_BY_CUT:
             axis, side = int(judged.closing_axis[b]), int(judged.closing_side[b])
             at = float((self.tree.lower if side == 0 else self.tree.upper)[box][axis])
             self.tree.closing[box] = (STATIONARY, axis, side, at, float(judged.closing_mu[b]))
             return
-        cuts = [
-            (STATIONARY if judged.kinds[b, axis, side] == STATIONARY_CUT else COST, int(axis), int(side),
-             float(judged.thresholds[b, axis, side]), float(judged.mus[b, axis, side]))
-            for axis, side in np.argwhere(judged.kinds[b] != NOTHING)
-        ]  # fmt: skip
         if cuts:
             self.tree.cuts[box] = cuts
         lower, upper, bound, axis = judged.lower[b], judged.upper[b], float(judged.bounds[b]), int(judged.axes[b])
         if cuts and (judged.shrunk[b] < REVISIT or axis < 0):
-            child = self.tree.add(lower.copy(), upper.copy())
+            child = self.tree.add(lower, upper)
             self.tree.children[box] = (child,)
             self.open.append((bound, child, steepness, box))
             return
@@ -201,7 +203,7 @@ class CellSearch:
         below, above = upper.copy(), lower.copy()
         below[axis] = above[axis] = value
         self.tree.splits[box] = (axis, float(value))
-        children = (self.tree.add(lower.copy(), below), self.tree.add(above, upper.copy()))
+        children = (self.tree.add(lower, below), self.tree.add(above, upper))
         self.tree.children[box] = children
         self.open += [(bound, child, steepness, box) for child in children]
 

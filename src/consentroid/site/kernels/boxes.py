@@ -68,6 +68,19 @@ def classify(y, w, lam, lo, hi, centre, rows, n, sums, a, kept):
 
 
 @kernel
+def keep_all(y, lo, hi, rows, n, a, kept):
+    """All rows as undecided ones, with their least squared distances rounded down."""
+    n_features = len(lo)
+    for r in range(n):
+        j, least = rows[r], 0.0
+        for d in range(n_features):
+            outside = max(max(lo[d] - y[j, d], y[j, d] - hi[d]), 0.0)
+            least += outside * outside
+        kept[r], a[r] = j, least * (1.0 - (n_features + 4) * EPS)
+    return n
+
+
+@kernel
 def shift_sums(sums, centre):
     """In-sums about a new centre; every in-row has |u| ≤ √λ before and after, so that all terms are below 9 Σ w λ."""
     n_features = len(centre)
@@ -171,7 +184,7 @@ def cut_grid(y, w, lam, lo, hi, centre, steepness, multiples, kept, left, a, sum
                 gain = lam[j] - a[r]
                 for k in range(n_mu):
                     paid[k] = multiples[k] * width * steepness * gain
-                owed += w[j] * paid[n_mu - 1]
+                owed += w[j] * abs(paid[n_mu - 1])
                 for i in range(3):
                     reach = sign * (y[j, d] - at[i])
                     reaches += w[j] * abs(reach)
@@ -231,11 +244,14 @@ def frame(lo, hi, held, shift, centre, half, theta):
 
 @entry
 def examine_boxes(
-    y, w, lam, lower, upper, held, steepness, shift, multiples, rows, starts, lengths, all_sums, first, last,
+    y, w, lam, lower, upper, held, steepness, any_set, shift, multiples, rows, starts, lengths, all_sums, first, last,
     kept_rows, kept_lengths, minorants, insides, undecided, worth, cuts, scores, groups,
 ):  # fmt: skip
     """Boxes first..last: `rows[starts[b]:][:lengths[b]]` are the rows undecided in the parent, `all_sums[b]` its
-    in-sums; both become this box's own (`kept_rows` at the same place)."""
+    in-sums; both become this box's own (`kept_rows` at the same place).
+
+    With `any_set` every row is treated as undecided: the sums then bound Σ_S w (|y − m|² − λ) for all sets S whose mean m
+    lies in the box, since a row contributes ψ_j or nothing."""
     n_features = y.shape[1]
     centre, half, theta = np.empty(n_features), np.empty(n_features), np.empty(n_features)
     most = 0
@@ -247,14 +263,17 @@ def examine_boxes(
         frame(lo, hi, held[b], shift, centre, half, theta)
         shift_sums(sums, centre)
         kept = kept_rows[starts[b] : starts[b] + lengths[b]]
-        left = classify(y, w, lam, lo, hi, centre, rows[starts[b] :], lengths[b], sums, a, kept)
+        if any_set:
+            left = keep_all(y, lo, hi, rows[starts[b] :], lengths[b], a, kept)
+        else:
+            left = classify(y, w, lam, lo, hi, centre, rows[starts[b] :], lengths[b], sums, a, kept)
         kept_lengths[b] = left
         minorant(y, w, lam, centre, half, theta, kept, left, sums, minorants[b])
         inside(sums, n_features, insides[b])
         weight, profit = 0.0, 0.0
         for r in range(left):
             weight += w[kept[r]]
-            profit += w[kept[r]] * (lam[kept[r]] - a[r])
+            profit += w[kept[r]] * max(lam[kept[r]] - a[r], 0.0)
         undecided[b], worth[b] = weight, profit * (1.0 + (left + 8.0) * 2.0 * EPS)
         cut_grid(y, w, lam, lo, hi, centre, steepness[b], multiples, kept, left, a, sums, cuts[b])
         split_scores(y, w, lam, lo, hi, kept, left, a, scores[b])
