@@ -58,6 +58,11 @@ def in_parallel(work: Callable[[int, int], None], n: int, pool: ThreadPoolExecut
         done.result()
 
 
+def fewest_rows(weights: Array, of_rows: Array) -> Array:
+    """How many rows it takes at least to have such a weight together; 0 for 0."""
+    return np.asarray(np.ceil(weights / of_rows.max() * (1.0 - 1e-9)))
+
+
 @dataclass
 class Remembered:
     """A box's undecided rows and in-sums, for its children."""
@@ -176,7 +181,7 @@ class PricedRows:
                       first, last, values, weights, offsets)  # fmt: skip
 
         in_parallel(work, n, self.pool)
-        return self.guard.trimmed(Trimmed(values, weights, offsets), weights / self.weights.max())
+        return self.guard.trimmed(Trimmed(values, weights, offsets), fewest_rows(weights, self.weights))
 
     # ------------------------------------------------------------------ boxes
 

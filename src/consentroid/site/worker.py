@@ -31,7 +31,7 @@ from ..protocol.messages import (
 from .guard import Guard
 from .kernels.boxes import EPS
 from .kernels.columns import assign_rows
-from .prices import PricedRows, in_parallel
+from .prices import PricedRows, fewest_rows, in_parallel
 
 drop_stale("site")
 
@@ -167,4 +167,4 @@ class SiteWorker:
         in_parallel(work, n, self._pool if self._x.size * n * n_clusters > PARALLEL_WORK else None)
         # All terms are positive: the relative error of a cost is below (rows + features + 8) units in the last place.
         np.multiply(out.costs, 1.0 + (len(self._x) + n_features + 8) * EPS, out=out.costs)
-        return self.guard.evaluated(out, out.counts / self._w.max())
+        return self.guard.evaluated(out, fewest_rows(out.counts, self._w))
