@@ -150,7 +150,7 @@ def _draw(curve: Curve, own: Sequence[GrowthRun], path: Path) -> Path:
     sizes = [point.size for point in own]
     for phase, colour in zip(PHASES, PALETTE, strict=False):
         heights = [point.phase(phase) or math.nan for point in own]
-        if np.nanmax(heights, initial=0.0) > 0:
+        if not all(map(math.isnan, heights)):
             upper.plot(sizes, heights, color=colour, lw=1.4, marker=".", label=phase)
     totals = [point.run.seconds for point in own]
     upper.plot(sizes, totals, color="0.2", lw=1.8, label="in all")
