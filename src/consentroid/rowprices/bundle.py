@@ -9,6 +9,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -29,9 +31,12 @@ DRAW_EVERY = 4
 
 
 class Bundle:
-    def __init__(self, session: Session, columns: Columns, node: Node, spare: int, spread: Array) -> None:
+    def __init__(
+        self, session: Session, columns: Columns, node: Node, new_slot: Callable[[], int], spread: Array
+    ) -> None:
         self.session, self.columns, self.node, self.spread = session, columns, node, spread
-        self.centre, self.trial = node.slot, spare  # slots of λ̂ and λ
+        self.new_slot = new_slot
+        self.centre, self.trial = node.slot, new_slot()  # slots of λ̂ and λ
         self.total = node.total
         self.value = -np.inf
         self.least = np.zeros(len(node.cells))  # best f found in each cell
@@ -42,6 +47,7 @@ class Bundle:
         self.pool = np.empty((0, columns.n_features))  # points from which trimmed Lloyd starts
         self.optimal = False
         self.steps = 0
+        self._nothing_new = False  # the last step found no column and raised nothing
 
     # ------------------------------------------------------------------ starting
 
@@ -74,13 +80,14 @@ class Bundle:
 
     # ------------------------------------------------------------------ the loop
 
-    def improve(self, goal: float) -> None:
-        """Steps until the value reaches the goal, or the prices are as good as they get."""
+    def improve(self, goal: float, until: float = np.inf) -> None:
+        """Steps until the value reaches the goal, the prices are as good as they get, or the clock shows `until`."""
         idle = 0
-        while self.value < goal and not self.optimal:
+        while self.value < goal and not self.optimal and self.session.seconds < until:
             self.session.check_time()
             promised = self._step()
-            idle = idle + 1 if promised < 0.02 * self.session.gap * self.session.upper_y + 1e-12 * self.total else 0
+            little = 0.02 * self.session.gap * self.session.upper_y + 1e-12 * self.total
+            idle = idle + 1 if self._nothing_new or promised < little else 0
             self.optimal = idle >= PATIENCE
             self.session.note()
         if self.value < goal and len(self.z):  # the prices are as good as they get: is the incumbent?
@@ -111,14 +118,19 @@ class Bundle:
         before, self.least = self.least, by_columns
         new_prices, centre_prices, kept = self._evaluate(self.trial, starts, columns.costs - trial_prices, reply)
         value = self._value(total)
+        self._nothing_new = len(new_prices) == 0 and value <= self.value
         if value > self.value + SERIOUS * max(promised, 0.0):
             self.value, self.total, self.tau = value, total, self.tau * 1.5
-            self.centre, self.trial = self.trial, self.centre
+            self.centre, self.trial = self.trial, self._spare_slot()
             self.column_prices = np.concatenate([trial_prices[kept], new_prices])
         else:
-            self.least, self.tau = before, self.tau * (0.9 if promised > 0 else 0.5)
+            self.least, self.tau = before, self.tau * (0.9 if promised > 0 and not self._nothing_new else 0.5)
             self.column_prices = np.concatenate([self.column_prices[kept], centre_prices])
         return promised
+
+    def _spare_slot(self) -> int:
+        """The old centre's slot, unless a proof rests on its prices."""
+        return self.new_slot() if self.centre == self.node.slot and self.node.trees else self.centre
 
     def add_points(self, points: Array, cell: int) -> None:
         """Columns that the search of a cell found: the value was too high."""
@@ -168,7 +180,8 @@ class Bundle:
         if stride > 1:  # guess on some of the rows where to go, then judge on all of them
             points, _, cells = self._trimmed_lloyd(slot, points, cells, reply, stride)
             reply = None
-        points, values, cells = self._trimmed_lloyd(slot, points, cells, reply, 1, TRIM_STEPS if stride == 1 else 3)
+        most = TRIM_STEPS if stride == 1 else 3
+        points, values, cells = self._trimmed_lloyd(slot, points, cells, reply, 1, most)
         chosen = self._distinct(points, values, cells, NEW_COLUMNS + 2 * len(self.node.cells))
         self.least = np.minimum(self.least, self._least_of(values, cells))
         self.pool = np.concatenate([points[chosen], self.pool])[:400]

@@ -24,6 +24,7 @@ from .regions import MOST_BOXES, find_regions
 from .search import CellSearch
 from .session import OutOfTime, Session
 from .totals import total
+from .tree import SearchTree
 
 
 class Engine:
@@ -89,7 +90,7 @@ class Engine:
         """Prices of a node, from the incumbent or its parent, until they are good enough to search."""
         session = self.session
         session.enter("prices")
-        bundle = Bundle(session, self.columns, node, self._slot(), self.spread)
+        bundle = Bundle(session, self.columns, node, self._slot, self.spread)
         if parent is None:
             bundle.pool = self._pool
             bundle.start_from_incumbent()
@@ -98,12 +99,12 @@ class Engine:
             bundle.start_from(parent)
         node.priced = True
         if not session.proven:
-            bundle.improve(self._goal())
+            bundle.improve(self._goal(), np.inf if node.path else self._search_at)
         return bundle
 
     def _search(self, node: Node, bundle: Bundle) -> None:
         """Prove the node's bound cell by cell; what the search finds below its target goes back to the prices."""
-        session = self.session
+        session, generous = self.session, 0.0
         while True:
             if bundle.value < session.cutoff and node.path:
                 return  # it must be branched anyway, and its parent's bound holds
@@ -111,17 +112,21 @@ class Engine:
             slack = bundle.value - session.cutoff
             if slack <= 0.0:  # the root's own bound, for its sake alone: a little below what the prices promise
                 slack = 0.05 * max(session.upper_y - bundle.value, 0.0)
+            if node.bound <= 0.0 and session.seconds > self._search_at:  # any bound is better than none
+                generous = 0.01 * session.upper_y if generous == 0.0 else 2.0 * generous
+                slack = max(slack, generous)
             targets = bundle.least - slack / session.n_clusters
             missed = self._search_cells(node, bundle, targets)
             if missed is None:
                 return
             session.enter("prices")
             bundle.add_points(*missed)
-            bundle.improve(self._goal())
+            bundle.improve(self._goal(), np.inf if node.path else self._search_at)
 
     def _search_cells(self, node: Node, bundle: Bundle, targets: Array) -> tuple[Array, int] | None:
         """Search every cell that counts; if f is below the target in one, the points and the cell."""
-        session, proven, trees = self.session, np.zeros(len(node.cells)), []
+        session, proven = self.session, np.zeros(len(node.cells))
+        trees: list[SearchTree | None] = []
         weight = max(session.counts.sum(), 1e-300) if session.counts is not None else 1.0
         steepness = weight / max(bundle.total, 1e-300)
         for i, cell in enumerate(node.cells):
@@ -130,16 +135,22 @@ class Engine:
                 continue
             target = min(float(targets[i]), 0.0)
             outcome = CellSearch(session, cell, self.root_cell, bundle.centre, target, steepness).run()
-            if len(outcome.below):
-                return outcome.below, i
             proven[i] = outcome.proven
             trees.append(outcome.tree)
+            if len(outcome.below):
+                if len(node.cells) == 1:  # what was proven on the way is a bound, too
+                    self._take_bound(node, bundle, proven, trees)
+                return outcome.below, i
+        self._take_bound(node, bundle, proven, trees)
+        session.check_time()
+        return None
+
+    def _take_bound(self, node: Node, bundle: Bundle, proven: Array, trees: list[SearchTree | None]) -> None:
+        """The bound that searches of all cells give, if it is the node's best."""
         bound = bundle.total + float(node.counts @ proven)
         bound -= 1e-14 * (abs(bundle.total) + float(node.counts @ np.abs(proven)))
         if np.isfinite(bound) and (bound > node.bound or not node.trees):
             node.bound, node.total, node.slot, node.targets, node.trees = bound, bundle.total, bundle.centre, proven, trees
-        session.check_time()
-        return None
 
     def _branch(self, node: Node, bundle: Bundle) -> list[Node]:
         """Children with every number of centroids below the most fractional threshold."""
@@ -153,6 +164,11 @@ class Engine:
         if leaves:
             self.session.raise_lower(min(leaf.bound for leaf in leaves))
         self.session.note()
+
+    @property
+    def _search_at(self) -> float:
+        """The time at which prices must do as they are: half of it is for the search."""
+        return 0.5 * self.session.time_limit
 
     def _goal(self) -> float:
         """The value at which prices are good enough: half of the gap is left to the search."""
@@ -178,7 +194,8 @@ class Engine:
         if session.centroids is None or session.n_clusters > 1:
             candidates = split_starts(session, reference + mean, self.spread)
             ended = lloyd(session, candidates, self.spread, keep=2)
-            swaps(session, self.spread, rounds=2 + session.n_clusters // 4)
+            if session.stride == 1:
+                swaps(session, self.spread, rounds=min(1 + session.n_clusters // 3, 8))
             self._pool = ended.reshape(-1, session.domain.n_features)
         else:
             self._pool = session.centroids

@@ -95,8 +95,9 @@ def split_starts(session: Session, mean: Array, spread: Array) -> Array:
 
 
 def swaps(session: Session, spread: Array, rounds: int) -> None:
-    """Take a centroid that is missed least and put it where the spread is greatest, while that helps."""
-    for _ in range(rounds):
+    """Take a centroid that is missed least and put it where the spread is greatest, until that fails several times."""
+    failed = 0
+    while failed < rounds and session.seconds < 0.05 * session.time_limit:
         if session.n_clusters < 2 or session.centroids is None:
             return
         before = session.upper
@@ -118,8 +119,7 @@ def swaps(session: Session, spread: Array, rounds: int) -> None:
             trial[gone], trial[split] = trial[split] + by, trial[split] - by
             trials.append(trial)
         lloyd(session, np.array(trials), spread)
-        if session.upper >= before * (1.0 - 1e-9):
-            return
+        failed = failed + 1 if session.upper >= before * (1.0 - 1e-9) else 0
 
 
 def draw(session: Session, points: Array, z: Array, spread: Array, n: int = N_CANDIDATES) -> None:

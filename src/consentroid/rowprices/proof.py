@@ -77,7 +77,7 @@ def _leaf(session: Session, leaf: Node, root_cell: Cell, index: int, totals: Arr
     total_price = float(totals.sum() - len(totals) * EPS * np.abs(totals).sum())
     bound = total_price + math.fsum(cell.count * cell.target for cell in cells)
     bound -= 16 * EPS * (abs(total_price) + sum(cell.count * abs(cell.target) for cell in cells))
-    return LeafProof(leaf.path, index, totals, total_price, max(bound, 0.0), tuple(cells))
+    return LeafProof(leaf.path, index, totals, total_price, bound, tuple(cells))
 
 
 def _cell(session: Session, slot: int, cell: Cell, root_cell: Cell, tree: SearchTree) -> CellProof:
