@@ -186,11 +186,11 @@ class _Check:
         rows = self._pooled(present)
         least = None
         for number, leaf in enumerate(document.leaves):
-            bound = self._leaf(leaf, f"leaf {number}", rows, present)
+            bound = max(self._leaf(leaf, f"leaf {number}", rows, present), 0.0)  # a cost is never negative
             if not bound >= leaf.bound - LIMIT * (abs(leaf.bound) + leaf.total):
                 raise CertificateInvalid(f"leaf {number}: the bound {leaf.bound!r} is stated, {bound!r} is proven")
             least = bound if least is None else min(least, bound)
-        proven = bound_on_rows(least or 0.0, self._scatter_error(), self.norm, document.scale)
+        proven = bound_on_rows(0.0 if least is None else least, self._scatter_error(), self.norm, document.scale)
         if not proven >= document.lower - LIMIT * document.upper:  # with all rows, upper is the cost: see above
             raise CertificateInvalid(f"lower: {document.lower!r} is stated, {proven!r} is proven")
         if upper is not None and not proven <= upper:
