@@ -43,6 +43,11 @@ def test_example(script: str, said: str, tmp_path: Path) -> None:
     assert is_picture(tmp_path / "picture.png")
 
 
+def test_sizes(tmp_path: Path) -> None:
+    told = run("sizes.py", tmp_path, "--seconds", "2", "--only", "iris")
+    assert "| iris | 150 × 4 | 3 | 3 |" in told
+
+
 def test_pictures_of_the_method(tmp_path: Path) -> None:
     run("method_in_pictures.py", tmp_path, "--out", "images")
     drawn = sorted((tmp_path / "images").iterdir())
