@@ -27,6 +27,7 @@ def demo(
 
     Example: consentroid demo --out demo
     """
+    from ..core.extras import require
     from ..fitting import fit
     from ..report import plots
     from ..report.files import Details, clean_up, output_folder, read_run, result_as_dict, write_run
@@ -42,6 +43,7 @@ def demo(
 
         federated_demo(folder, console)
         return
+    require("matplotlib", "plots", "drawing the demo")
     clean_up(folder)
     about, prepared, n_clusters = _generated() if generated else _penguins()
     if not as_json:

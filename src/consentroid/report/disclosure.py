@@ -17,7 +17,7 @@ LEAST = 5
 _COMMON = [
     ("once", "its number of rows and their total weight, the names of its columns"),
     ("once, unless the domain is given", "its smallest and largest value of each feature: these are values of rows"),
-    ("for every candidate", "its cost, and for each cluster the weight and the sum of its rows there"),
+    ("for every candidate", "its cost, and for each cluster the weight, the sum and the spread of its rows there"),
 ]
 
 _ROW_PRICES = [
