@@ -23,7 +23,7 @@ def main(seconds: float, out: Path) -> Path:
     prepared = prepare(sites.tables, imputation=True)
     print(f"{len(sites.tables)} institutions, {prepared.moments.n_rows} patients, {missing} missing values filled in")
 
-    selection = select_k(prepared.rows, range(1, 5), gap=1e-3, time_limit=seconds, seed=0)
+    selection = select_k(prepared.rows, range(1, 5), gap=1e-4, time_limit=seconds, seed=0)
     print(f"{'K':>2} {'bound':>9} {'attained':>9} {'gap':>8} {'silhouette':>11}")
     for choice in selection.choices:
         print(
