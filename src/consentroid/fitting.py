@@ -50,13 +50,15 @@ def fit(
     folder: Path | None = None,
     on_step: OnStep | None = None,
     method: str = ROW_PRICES,
+    regions: bool = True,
     transport: Transport | None = None,
     **paper: Any,
 ) -> FitResult:
     """Cluster rows that lie at several sites, here all in this process.
 
-    `folder` is where the sites' private price files go (`prices-SITE.npz`, for `consentroid verify`); without one none is
-    kept. `paper` are settings of the paper's methods: solver, symmetry, topology, max_rounds, ...
+    `folder` is where the sites' private price files go (`prices-SITE.npz`, for `consentroid verify`); without one
+    none is kept. `regions=False` leaves out the search for certified regions, which takes up to half as long again as
+    the proof. `paper` are settings of the paper's methods: solver, symmetry, topology, max_rounds, ...
 
     >>> result = fit({"a": [[0.0], [1.0]], "b": [[10.0], [11.0]]}, n_clusters=2)
     >>> result.certified, result.centroids.ravel().tolist()
@@ -65,7 +67,7 @@ def fit(
     problem = Problem.checked(rows, n_clusters, domain, weights)
     options: dict[str, Any] = dict(
         domain=problem.domain, gap=gap, time_limit=time_limit, seed=seed, init=init, features=features,
-        on_step=on_step, method=method, **paper,
+        on_step=on_step, method=method, regions=regions, **paper,
     )  # fmt: skip
     if transport is not None:
         return run(transport, n_clusters, **options)
@@ -94,6 +96,7 @@ def run(
     features: Sequence[str] = (),
     on_step: OnStep | None = None,
     method: str = ROW_PRICES,
+    regions: bool = True,
     **paper: Any,
 ) -> FitResult:
     """The same over any transport: agree on the domain, then run the engine asked for."""
@@ -112,7 +115,7 @@ def run(
         return _paper(channel, agreed, settings, first, on_step, asked)
     if paper:
         raise InvalidInput(f"{', '.join(sorted(paper))} belong to the paper's methods; choose one with method=")
-    return _row_prices(channel, agreed, n_clusters, gap, seconds, seed, first, on_step, asked)
+    return _row_prices(channel, agreed, n_clusters, gap, seconds, seed, first, on_step, asked, regions)
 
 
 def check_gap(gap: float) -> None:
@@ -130,11 +133,12 @@ def _row_prices(
     init: Array | None,
     on_step: OnStep | None,
     asked: dict[str, Any],
+    regions: bool,
 ) -> FitResult:
     totals = Totals(channel.ask_prices)
     session = Session(totals, domain, n_clusters, gap, seconds, np.random.default_rng(seed), on_step)
     session.n_rows = sum(description.n_points for description in channel.described)
-    engine = Engine(session)
+    engine = Engine(session, regions)
     root = engine.run(init)
     certificate = None
     features = next((d.features for d in channel.described if d.features), ())

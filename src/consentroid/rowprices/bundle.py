@@ -102,12 +102,11 @@ class Bundle:
             columns.overlaps, columns.costs, columns.sizes, self.column_prices, places, node.counts, self.tau
         )
         self.z_points, self.z_cells = columns.points[places[0]], places[1]
-        z = np.bincount(places[0], self.z, len(columns))
+        z: Array = np.bincount(places[0], self.z, len(columns)).astype(float)
         columns.idle = np.where(z > 1e-7, 0, columns.idle + 1)
         starts = self._starts()
-        reply = self.session.totals.ask(
-            PriceQuery(0, move=MovePrices(self.trial, self.centre, self.tau, z), trim=Trim(self.trial, starts, self.session.stride))
-        )
+        move, trim = MovePrices(self.trial, self.centre, self.tau, z), Trim(self.trial, starts, self.session.stride)
+        reply = self.session.totals.ask(PriceQuery(0, move=move, trim=trim))
         assert reply.priced is not None
         total, trial_prices = reply.priced.total, reply.priced.column_prices
         by_columns = self._least_of((columns.costs - trial_prices)[places[0]], places[1])
@@ -153,7 +152,9 @@ class Bundle:
         session, columns = self.session, self.columns
         assert session.centroids is not None
         most = 60 + 4 * session.n_clusters
-        dear = np.argsort(columns.costs - self.column_prices)[:most] if len(self.column_prices) == len(columns) else []
+        dear = np.empty(0, np.int64)
+        if len(self.column_prices) == len(columns):
+            dear = np.argsort(columns.costs - self.column_prices)[:most]
         sample = self.pool
         if len(sample) > 48:
             sample = sample[session.rng.choice(len(sample), 48, replace=False)]

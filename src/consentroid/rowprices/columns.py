@@ -31,7 +31,7 @@ class Columns:
         return len(self.costs)
 
     def add(self, points: Array, slot: int, centre: int, kept: NDArray[np.bool_] | None = None) -> tuple[Array, Array]:
-        """New columns at these points under the prices in `slot`; Σ_{S_c} w λ of the new ones in `slot` and `centre`."""
+        """New columns at these points under the prices in `slot`; their Σ_{S_c} w λ in `slot` and in `centre`."""
         kept = np.ones(len(self), np.bool_) if kept is None else kept
         reply = self.totals.ask(PriceQuery(0, columns=MakeColumns(slot, centre, kept, points)))
         new = reply.columns
@@ -43,7 +43,8 @@ class Columns:
         overlaps[:, n:] = new.overlaps.T
         self.overlaps = overlaps
         self.points = np.concatenate([self.points[kept], points])
-        self.costs, self.sizes = np.concatenate([self.costs[kept], new.costs]), np.concatenate([self.sizes[kept], new.sizes])
+        self.costs = np.concatenate([self.costs[kept], new.costs])
+        self.sizes = np.concatenate([self.sizes[kept], new.sizes])
         self.idle = np.concatenate([self.idle[kept], np.zeros(len(points), np.int64)])
         return new.prices, new.centre_prices
 

@@ -62,7 +62,8 @@ class Axes:
         """A box that holds every row; sites and checkers test it against their rows."""
         middle, half = 0.5 * domain.lower + 0.5 * domain.upper, 0.5 * domain.upper - 0.5 * domain.lower
         c, basis = self.coordinates, np.abs(self.coordinates.basis)
-        reach = (half @ basis + (np.abs(domain.lower) + np.abs(domain.upper) + np.abs(c.origin)) @ basis * 1e-12) * c.scale
+        size = np.abs(domain.lower) + np.abs(domain.upper) + np.abs(c.origin)
+        reach = (half + 1e-12 * size) @ basis * c.scale
         centre = self.forward(middle)
         return centre - reach, centre + reach
 

@@ -1,5 +1,5 @@
-"""The loop of the proof: incumbent; then for every node of the tree of cells: price, find columns, improve prices; search;
-branch where the bound leaves a gap.
+"""The loop of the proof: incumbent; then for every node of the tree of cells price, find columns, improve prices;
+search; branch where the bound leaves a gap.
 
     opt ≥ Σ_j w_j λ_j + Σ_cells count · min_{m in cell} f(m),   f(m) = Σ_j w_j min(0, |y_j − m|² − λ_j),   any λ ≥ 0
 
@@ -28,8 +28,8 @@ from .tree import SearchTree
 
 
 class Engine:
-    def __init__(self, session: Session) -> None:
-        self.session = session
+    def __init__(self, session: Session, wants_regions: bool = True) -> None:
+        self.session, self.wants_regions = session, wants_regions
         self.columns = Columns(session.totals, session.domain.n_features)
         self._next_slot = 0
         self.regions: Regions | None = None
@@ -42,7 +42,7 @@ class Engine:
         try:
             self._find_incumbent(init)
             root = self._root()
-            waiting = [(root.bound, 0, root, None)]
+            waiting: list[tuple[float, int, Node, Bundle | None]] = [(root.bound, 0, root, None)]
             while waiting and not (session.proven and root.priced):
                 _, _, node, parent = heapq.heappop(waiting)
                 bundle = self._price(node, parent)
@@ -50,8 +50,8 @@ class Engine:
                     self._search(node, bundle)
                 if node.bound < session.enough:
                     for child in self._branch(node, bundle):
-                        heapq.heappush(waiting, (child.bound, len(child.path) * 1000 + session.cells_done, child, bundle))
                         session.cells_done += 1
+                        heapq.heappush(waiting, (child.bound, session.cells_done, child, bundle))
                 session.cells_open = len(waiting)
                 self._conclude(root)
             session.stop_reason = StopReason.GAP if session.proven else StopReason.EXHAUSTED
@@ -71,7 +71,7 @@ class Engine:
         """Regions of all optimal centroids, where the root alone proves the bound; a sharper bound makes them small."""
         session = self.session
         tree = root.trees[0] if root.trees else None
-        if not session.proven or tree is None or root.children or bundle is None or session.upper == 0.0:
+        if not self.wants_regions or not session.proven or tree is None or root.children or bundle is None or session.upper == 0.0:
             return
         if len(tree) > MOST_BOXES // 4:  # covering takes several times as many
             return
@@ -150,7 +150,8 @@ class Engine:
         bound = bundle.total + float(node.counts @ proven)
         bound -= 1e-14 * (abs(bundle.total) + float(node.counts @ np.abs(proven)))
         if np.isfinite(bound) and (bound > node.bound or not node.trees):
-            node.bound, node.total, node.slot, node.targets, node.trees = bound, bundle.total, bundle.centre, proven, trees
+            node.bound, node.total, node.slot = bound, bundle.total, bundle.centre
+            node.targets, node.trees = proven, trees
 
     def _branch(self, node: Node, bundle: Bundle) -> list[Node]:
         """Children with every number of centroids below the most fractional threshold."""

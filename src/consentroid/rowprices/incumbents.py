@@ -64,7 +64,7 @@ def _lloyd(session: Session, candidates: Array, spread: Array, most: int, keep: 
         before = costs
         candidates = moved(session, candidates, evaluated, spread)
         session.check_time()
-    return candidates[np.argsort(before[: len(candidates)], kind="stable")] if len(before) == len(candidates) else candidates
+    return candidates[np.argsort(before, kind="stable")]
 
 
 def split_starts(session: Session, mean: Array, spread: Array) -> Array:
@@ -114,7 +114,7 @@ def swaps(session: Session, spread: Array, rounds: int) -> None:
             split = int(np.argmax(weighted))
             radius = np.sqrt(spreads[split] / max(sizes[split], 1e-300))
             direction = spread @ session.rng.normal(size=spread.shape[1])
-            by = direction / max(np.linalg.norm(direction), 1e-300) * radius * 0.7
+            by = direction / max(float(np.linalg.norm(direction)), 1e-300) * radius * 0.7
             trial = session.centroids.copy()
             trial[gone], trial[split] = trial[split] + by, trial[split] - by
             trials.append(trial)

@@ -1,7 +1,10 @@
 """What the sums over all sites prove about boxes: bounds, cuts, what is left, where to split.
 
 For each box: the minimum of the joint minorant over it (rounded down); slabs on which that minorant is at least t (cost
-cuts); slabs without a stationary point below t (stationarity cuts). A stationarity sum g(T, μ) = γ(T, μ) − μ (inside − t)
+cuts); slabs without a stationary point below t (stationarity cuts). A stationarity sum
+
+    g(T, μ) = γ(T, μ) − μ (inside − t)
+
 is jointly convex in threshold and μ, so where it is negative at one point and not at another nearer to the edge, it is
 still negative just beyond the root of the secant between them: a sharper cut without a further question.
 """
@@ -15,6 +18,7 @@ from ..core.compile import entry, kernel
 EPS = 2.0**-52
 LEAST_CUT = 0.04  # of the width: smaller cuts are not worth their place in a certificate
 SAFE = 1e-9  # relative: how far beyond its root a secant is used
+THIN = 1e-9  # of the box's greatest width: a thinner side is not cut, where all rows agree cuts would never end
 NO_CUT, STATIONARY, COST = 0, 1, 2
 OPEN, CLOSED, CLOSED_BY_CUT = 0, 1, 2
 
@@ -61,12 +65,12 @@ def best_cut(grid, mu, need, fractions):
 
 @entry
 def judge_boxes(
-    lower, upper, held, on_lower_face, on_upper_face, minorants, insides, cuts, scores, steepness, multiples, shift, target,
-    bounds, points, verdicts, closing_axis, closing_side, closing_mu, kinds, thresholds, mus, new_lower, new_upper,
-    shrunk, axes,
+    lower, upper, held, on_lower_face, on_upper_face, minorants, insides, cuts, scores, steepness, multiples, shift,
+    target, bounds, points, verdicts, closing_axis, closing_side, closing_mu, kinds, thresholds, mus, new_lower,
+    new_upper, shrunk, axes,
 ):  # fmt: skip
-    """All boxes; outputs from `bounds` on. `held`: coordinates without shift, as the sites were told; `on_lower_face`: this
-    side of the box lies on an inner face of the cell."""
+    """All boxes; outputs from `bounds` on. `held`: coordinates without shift, as the sites were told;
+    `on_lower_face`: this side of the box lies on an inner face of the cell."""
     n_features = lower.shape[1]
     half, theta, at = np.empty(n_features), np.empty(n_features), np.empty(n_features)
     none, mu = np.zeros(n_features), np.empty(len(multiples))
@@ -92,16 +96,20 @@ def judge_boxes(
             continue
         need = within - target
         need -= 4.0 * EPS * (abs(within) + abs(target))
-        weight = minorants[b, 0]
+        weight, widest = minorants[b, 0], 0.0
+        for d in range(n_features):
+            widest = max(widest, hi[d] - lo[d])
         for d in range(n_features):
             width = hi[d] - lo[d]
             if not width > 0.0:
                 continue
             centre = 0.5 * (lo[d] + hi[d])
+            thin = width < THIN * widest
+            rounding = 4.0 * EPS * max(abs(lo[d]), abs(hi[d]))  # of a threshold: it is moved outward by that
             q = (1.0 - 2.0 * theta[d]) * weight
-            if q > 0.0 and bound > -np.inf:
+            if q > 0.0 and bound > -np.inf and not thin:
                 e0 = (1.0 - theta[d]) * minorants[b, 1 + d] / q
-                reach = np.sqrt((at[d] - e0) ** 2 + (target - bound) / q) * (1.0 + SAFE)
+                reach = np.sqrt((at[d] - e0) ** 2 + (target - bound) / q) * (1.0 + SAFE) + rounding
                 cut = centre + e0 + reach
                 if cut < hi[d] - LEAST_CUT * width:
                     kinds[b, d, 0], thresholds[b, d, 0], mus[b, d, 0] = COST, max(cut, lo[d]), 0.0
@@ -119,12 +127,14 @@ def judge_boxes(
                     verdicts[b] = CLOSED_BY_CUT
                     closing_axis[b], closing_side[b], closing_mu[b] = d, side, by
                     break
+                if thin and fraction > 0.0:
+                    continue
                 if side == 0:
-                    cut = lo[d] if fraction <= 0.0 else min(lo[d] + fraction * width, hi[d])
+                    cut = lo[d] if fraction <= 0.0 else min(lo[d] + fraction * width + rounding, hi[d])
                     if kinds[b, d, 0] == NO_CUT or cut < thresholds[b, d, 0]:
                         kinds[b, d, 0], thresholds[b, d, 0], mus[b, d, 0] = STATIONARY, cut, by
                 else:
-                    cut = hi[d] if fraction <= 0.0 else max(hi[d] - fraction * width, lo[d])
+                    cut = hi[d] if fraction <= 0.0 else max(hi[d] - fraction * width - rounding, lo[d])
                     if kinds[b, d, 1] == NO_CUT or cut > thresholds[b, d, 1]:
                         kinds[b, d, 1], thresholds[b, d, 1], mus[b, d, 1] = STATIONARY, cut, by
             if verdicts[b] == CLOSED_BY_CUT:
@@ -148,3 +158,59 @@ def judge_boxes(
                     most, axes[b] = score, d
         if most < 0.0:
             axes[b] = -1
+
+
+@kernel
+def least_on_slab(quadratic, lower, upper, half, theta, axis, side, threshold, at):
+    """Minimum of the minorant where the coordinate lies beyond the threshold, rounded down."""
+    n_features = len(half)
+    centre = 0.5 * (lower[axis] + upper[axis])
+    first, last = (threshold - centre, half[axis]) if side == 0 else (-half[axis], threshold - centre)
+    everywhere = least_quadratic(quadratic, half, theta, at)
+    q, pull = (1.0 - 2.0 * theta[axis]) * quadratic[0], (1.0 - theta[axis]) * quadratic[1 + axis]
+    x = pull / q if q > 0.0 else (half[axis] if pull > 0.0 else -half[axis])
+    x = min(max(x, first), last)
+    size = half[axis] * (abs(q) * half[axis] + 2.0 * abs(pull))
+    beyond = x * (q * x - 2.0 * pull) - at[axis] * (q * at[axis] - 2.0 * pull)
+    return everywhere + beyond - (8 * n_features + 32) * EPS * size
+
+
+@kernel
+def box_frame(lo, hi, held, shift, half, theta):
+    for d in range(len(lo)):
+        centre = 0.5 * (lo[d] + hi[d])
+        half[d] = max(hi[d] - centre, centre - lo[d]) * (1.0 + 2.0 * EPS)
+        theta[d] = 0.0 if held[d] else shift
+
+
+@entry
+def least_target(
+    lower, upper, held, closed, minorants, insides, shift, cut_box, cut_mu, cuts, slab_box, slab_axis, slab_side,
+    slab_at,
+):  # fmt: skip
+    """The greatest t for which closed boxes, stationarity cuts and cost cuts (slabs) all hold."""
+    n_features = lower.shape[1]
+    half, theta, at, none = np.empty(n_features), np.empty(n_features), np.empty(n_features), np.zeros(n_features)
+    best = np.inf
+    numbers = True
+    for b in range(len(lower)):
+        if closed[b]:
+            box_frame(lower[b], upper[b], held[b], shift, half, theta)
+            value = least_quadratic(minorants[b], half, theta, at)
+            numbers &= value == value
+            best = min(best, value)
+    for i in range(len(cut_box)):
+        b = cut_box[i]
+        box_frame(lower[b], upper[b], held[b], shift, half, theta)
+        within = least_quadratic(insides[b], half, none, at)
+        value = within - cuts[i] / cut_mu[i]
+        value -= 8.0 * EPS * (abs(within) + abs(cuts[i] / cut_mu[i]))
+        numbers &= value == value
+        best = min(best, value)
+    for i in range(len(slab_box)):
+        b, d = slab_box[i], slab_axis[i]
+        box_frame(lower[b], upper[b], held[b], shift, half, theta)
+        value = least_on_slab(minorants[b], lower[b], upper[b], half, theta, d, slab_side[i], slab_at[i], at)
+        numbers &= value == value
+        best = min(best, value)
+    return best if numbers else -np.inf

@@ -3,7 +3,7 @@
     min_z  Σ_c z_c (cost_c − Σ_{S_c} w λ̂) + τ/2 Σ_j w_j (1 − Σ_{c∋j} z_c)²,   z ≥ 0,  Σ_{c in cell} z_c = count
 
 solved accurately by Clarabel's interior-point method; the next prices are λ̂ + τ (1 − Σ z). Each cell also has an empty
-column (a centroid that serves nobody), which costs nothing. A column on a face between cells may count for each of them.
+column (a centroid that serves nobody), which costs nothing. A column on a face between cells may count for each.
 """
 
 from __future__ import annotations

@@ -12,14 +12,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..certificate.document import BoxTree, Certificate, CellProof, LeafProof
+from ..certificate.document import BoxTree, CellProof, Certificate, LeafProof
 from ..core.arrays import Array
-from ..core.compile import entry
 from ..core.result import relative_gap
 from ..core.search import SHIFT
 from ..protocol.messages import Claim, ClaimSums, KeepPrices, PriceQuery
 from .cells import Cell, Node, frontier
-from .judge import EPS, least_quadratic
+from .judge import EPS, least_target
 from .session import Session
 from .totals import total
 from .tree import Preorder, SearchTree
@@ -28,7 +27,9 @@ BOXES_PER_EXCHANGE = 2048
 ROUNDING = 1e-11  # relative: the stated target is this much lower, so that a checker with margins of its own agrees
 
 
-def certify_tree(session: Session, root: Node, root_cell: Cell, sites: Sequence[str], features: Sequence[str]) -> Certificate:
+def certify_tree(
+    session: Session, root: Node, root_cell: Cell, sites: Sequence[str], features: Sequence[str]
+) -> Certificate:
     """The certificate of a run; its bound becomes the run's bound."""
     session.enter("certificate")
     leaves = frontier(root)
@@ -101,8 +102,10 @@ def _cell(session: Session, slot: int, cell: Cell, root_cell: Cell, tree: Search
     several = len(parts[0]) > 1
     claims = _layout(order, parts) if several else None
     records = order.records
-    whole = [part.astype(np.int32) for part in (records.kind, records.axis, records.side)]
-    return CellProof(cell.lower, cell.upper, cell.count, target, BoxTree(*whole, records.at, records.mu, claims))
+    kind, axis, side = (part.astype(np.int32) for part in (records.kind, records.axis, records.side))
+    return CellProof(
+        cell.lower, cell.upper, cell.count, target, BoxTree(kind, axis, side, records.at, records.mu, claims)
+    )
 
 
 def _claim(order: Preorder, slot: int, held: np.ndarray, first: int, last: int) -> Claim:
@@ -119,66 +122,12 @@ def _least(order: Preorder, claim: Claim, first: int, sums: ClaimSums) -> float:
     last = first + len(claim.lower)
     here = slice(*np.searchsorted(order.slab_box, [first, last]))
     slabs = order.slabs
-    return float(
-        least_target(
-            claim.lower, claim.upper, claim.held, order.closed[first:last], sums.minorants, sums.insides, SHIFT,
-            claim.cut_box, claim.cut_mu, sums.cuts, order.slab_box[here] - first, slabs.axis[here], slabs.side[here],
-            slabs.at[here],
-        )  # fmt: skip
-    )
-
-
-@entry
-def least_target(
-    lower, upper, held, closed, minorants, insides, shift, cut_box, cut_mu, cuts, slab_box, slab_axis, slab_side, slab_at
-):  # fmt: skip
-    n_features = lower.shape[1]
-    half, theta, at, none = np.empty(n_features), np.empty(n_features), np.empty(n_features), np.zeros(n_features)
-    best = np.inf
-    for b in range(len(lower)):
-        if closed[b]:
-            _frame(lower[b], upper[b], held[b], shift, half, theta)
-            value = least_quadratic(minorants[b], half, theta, at)
-            if not value >= best:
-                best = value
-    for i in range(len(cut_box)):
-        b = cut_box[i]
-        _frame(lower[b], upper[b], held[b], shift, half, theta)
-        within = least_quadratic(insides[b], half, none, at)
-        value = within - cuts[i] / cut_mu[i]
-        value -= 8.0 * EPS * (abs(within) + abs(cuts[i] / cut_mu[i]))
-        if not value >= best:
-            best = value
-    for i in range(len(slab_box)):
-        b, d = slab_box[i], slab_axis[i]
-        _frame(lower[b], upper[b], held[b], shift, half, theta)
-        value = least_on_slab(minorants[b], lower[b], upper[b], half, theta, d, slab_side[i], slab_at[i], at)
-        if not value >= best:
-            best = value
-    return best
-
-
-@entry
-def least_on_slab(quadratic, lower, upper, half, theta, axis, side, threshold, at):
-    """Minimum of the minorant where the coordinate lies beyond the threshold, rounded down."""
-    n_features = len(half)
-    centre = 0.5 * (lower[axis] + upper[axis])
-    first, last = (threshold - centre, half[axis]) if side == 0 else (-half[axis], threshold - centre)
-    everywhere = least_quadratic(quadratic, half, theta, at)
-    q, pull = (1.0 - 2.0 * theta[axis]) * quadratic[0], (1.0 - theta[axis]) * quadratic[1 + axis]
-    x = pull / q if q > 0.0 else (half[axis] if pull > 0.0 else -half[axis])
-    x = min(max(x, first), last)
-    size = half[axis] * (abs(q) * half[axis] + 2.0 * abs(pull))
-    beyond = x * (q * x - 2.0 * pull) - at[axis] * (q * at[axis] - 2.0 * pull)
-    return everywhere + beyond - (8 * n_features + 32) * EPS * size
-
-
-@entry
-def _frame(lo, hi, held, shift, half, theta):
-    for d in range(len(lo)):
-        centre = 0.5 * (lo[d] + hi[d])
-        half[d] = max(hi[d] - centre, centre - lo[d]) * (1.0 + 2.0 * EPS)
-        theta[d] = 0.0 if held[d] else shift
+    least = least_target(
+        claim.lower, claim.upper, claim.held, order.closed[first:last], sums.minorants, sums.insides, SHIFT,
+        claim.cut_box, claim.cut_mu, sums.cuts, order.slab_box[here] - first, slabs.axis[here], slabs.side[here],
+        slabs.at[here],
+    )  # fmt: skip
+    return float(least)
 
 
 def _layout(order: Preorder, parts: list[list[ClaimSums]]) -> Array:

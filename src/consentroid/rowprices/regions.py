@@ -1,14 +1,14 @@
 """Where can the centroids of an optimal clustering be? Boxes that hold them all.
 
-A clustering into S_1..S_K with means m_k that costs at most U has Σ_k q_k = U − Σ w λ, q_k = Σ_{S_k} w (|y − m_k|² − λ), and
-every q_k ≥ f(m_k) ≥ t. So each of its clusters has
+A clustering into S_1..S_K with means m_k that costs at most U has Σ_k q_k ≤ U − Σ w λ, where
+q_k = Σ_{S_k} w (|y − m_k|² − λ) ≥ f(m_k) ≥ t. So each of its clusters has
 
     q_k ≤ τ = U − Σ w λ − (K − 1) t.
 
 The search below covers the means of all such sets. They need not be the sets that f chooses, so every row counts as
-undecided; but a mean is a mean, so shift and cuts hold. What survives falls apart into small boxes; if there are K of them and no box can
-hold two centroids (the profit of two centroids in one box C is at most that of C's nearest points, Σ_j w min(0, a_j − λ_j)),
-each holds exactly one centroid of every such clustering.
+undecided; but a mean is a mean, so shift and cuts hold. What survives falls apart into small boxes; if there are K of
+them and none can hold two centroids (the profit of two centroids in one box is at most that of the box's points nearest
+to each row, Σ_j w min(0, a_j − λ_j)), each holds exactly one centroid of every such clustering.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def find_regions(session: Session, node: Node, root: Cell, tolerance: float) -> 
 
 
 def _together(survivors: list[tuple[Array, Array]], centroids: Array) -> tuple[Array, Array] | None:
-    """Hulls of survivors, one around each centroid; None unless every survivor is nearest to one and hulls stay apart."""
+    """Hulls of survivors, each with the centroid nearest to it; None unless the hulls stay apart."""
     lower, upper = centroids.copy(), centroids.copy()
     for low, high in survivors:
         outside = np.maximum(np.maximum(low - centroids, centroids - high), 0.0)

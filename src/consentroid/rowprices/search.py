@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -80,11 +81,10 @@ class Judged:
         judge_boxes(
             lower, upper, held, low & (lower == cell.lower), high & (upper == cell.upper), sums.minorants, sums.insides,
             sums.cuts, sums.scores, steepness, np.array(MULTIPLES), SHIFT, target, out.bounds, out.points, out.verdicts,
-            out.closing_axis, out.closing_side, out.closing_mu, out.kinds, out.thresholds, out.mus, out.lower, out.upper,
-            out.shrunk, out.axes,
+            out.closing_axis, out.closing_side, out.closing_mu, out.kinds, out.thresholds, out.mus, out.lower,
+            out.upper, out.shrunk, out.axes,
         )  # fmt: skip
         return out
-
 
     def cuts(self) -> list[list[Cut]]:
         """The cuts of every box, as the tree records them."""
@@ -93,7 +93,7 @@ class Judged:
         at, mu = self.thresholds[box, axis, side], self.mus[box, axis, side]
         every = list(zip(kinds.tolist(), axis.tolist(), side.tolist(), at.tolist(), mu.tolist(), strict=True))
         ends = np.searchsorted(box, np.arange(len(self.bounds) + 1)).tolist()
-        return [every[first:last] for first, last in zip(ends[:-1], ends[1:], strict=True)]
+        return [every[first:last] for first, last in pairwise(ends)]
 
 
 class CellSearch:

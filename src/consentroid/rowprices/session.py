@@ -132,8 +132,8 @@ class Session:
     def note(self) -> None:
         """A line of progress and of the trace."""
         step = Step(
-            self.phase, self.totals.exchanges, self.lower, self.upper, self.boxes_done, self.boxes_open, self.cells_open,
-            self.seconds,
+            self.phase, self.totals.exchanges, self.lower, self.upper, self.boxes_done, self.boxes_open,
+            self.cells_open, self.seconds,
         )  # fmt: skip
         self.trace.append(step)
         if self.on_step is not None:

@@ -81,7 +81,7 @@ def total(query: PriceQuery, replies: Sequence[PriceReply]) -> PriceReply:
         moments=None if first.moments is None else _moments(replies),
         located=None
         if first.located is None
-        else Located(float(up([np.float64(r.located.scatter_error) for r in replies if r.located]))),
+        else Located(float(up([np.array(r.located.scatter_error) for r in replies if r.located]))),
         priced=None if first.priced is None else _priced(replies),
         columns=None if first.columns is None else _columns(replies),
         trimmed=None if first.trimmed is None else _trimmed(replies),
@@ -102,7 +102,7 @@ def _moments(replies: Sequence[PriceReply]) -> MomentSums:
 
 def _priced(replies: Sequence[PriceReply]) -> Priced:
     parts = [r.priced for r in replies if r.priced]
-    return Priced(float(down([np.float64(p.total) for p in parts])), plain([p.column_prices for p in parts]))
+    return Priced(float(down([np.array(p.total) for p in parts])), plain([p.column_prices for p in parts]))
 
 
 def _columns(replies: Sequence[PriceReply]) -> ColumnSums:

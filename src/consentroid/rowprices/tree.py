@@ -62,7 +62,7 @@ class SearchTree:
                 axis, value = self.splits[box]
                 records.append((SPLIT, axis, 0, value, 0.0))
             elif box in self.closing:
-                kind, axis, side, at, mu = self.closing[box]
+                _, axis, side, at, mu = self.closing[box]
                 records.append((CLOSED_BY_CUT, axis, side, 0.0, mu))
                 cut_box.append(len(claimed))
                 used.append((STATIONARY, axis, side, at, mu))
@@ -98,8 +98,13 @@ class Cuts:
     @classmethod
     def of(cls, cuts: list[Cut]) -> Cuts:
         kind, axis, side, at, mu = zip(*cuts, strict=True) if cuts else ((), (), (), (), ())
-        whole = [np.array(part, dtype=np.int64) for part in (kind, axis, side)]
-        return cls(*whole, np.array(at, dtype=float), np.array(mu, dtype=float))
+        return cls(
+            np.array(kind, dtype=np.int64),
+            np.array(axis, dtype=np.int64),
+            np.array(side, dtype=np.int64),
+            np.array(at, dtype=float),
+            np.array(mu, dtype=float),
+        )
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -49,7 +50,7 @@ def in_parallel(work: Callable[[int, int], None], n: int, pool: ThreadPoolExecut
     """work(first, last) over 0..n in pieces, side by side where a pool is given (kernels release the lock)."""
     pieces = 1 if pool is None or n < 4 else 4 * (os.cpu_count() or 1)
     ends = np.linspace(0, n, min(pieces, n) + 1).astype(int)
-    spans = [(int(a), int(b)) for a, b in zip(ends[:-1], ends[1:], strict=True) if b > a]
+    spans = [(int(a), int(b)) for a, b in pairwise(ends) if b > a]
     if pool is None or len(spans) < 2:
         for first, last in spans:
             work(first, last)
@@ -208,8 +209,8 @@ class PricedRows:
 
         def work(first: int, last: int) -> None:
             examine_boxes(self.y, self.weights, prices, request.lower, request.upper, request.held, request.steepness,
-                          request.any_set, SHIFT, multiples, rows, starts, lengths, sums, first, last, kept, kept_lengths,
-                          out.minorants, out.insides, out.undecided, out.worth, out.cuts, out.scores,
+                          request.any_set, SHIFT, multiples, rows, starts, lengths, sums, first, last, kept,
+                          kept_lengths, out.minorants, out.insides, out.undecided, out.worth, out.cuts, out.scores,
                           groups)  # fmt: skip
 
         in_parallel(work, n, self.pool)
@@ -229,8 +230,9 @@ class PricedRows:
 
         def work(first: int, last: int) -> None:
             claim_boxes(self.y, self.weights, prices, request.lower, request.upper, request.held, SHIFT, blocks.starts,
-                        blocks.low, blocks.high, dearest, cut_first, request.cut_axis, request.cut_side, request.cut_at, request.cut_mu, first, last,
-                        out.minorants, out.insides, out.cuts, groups)  # fmt: skip
+                        blocks.low, blocks.high, dearest, cut_first, request.cut_axis, request.cut_side,
+                        request.cut_at, request.cut_mu, first, last, out.minorants, out.insides, out.cuts,
+                        groups)  # fmt: skip
 
         in_parallel(work, n, self.pool)
         return self.guard.claimed(request, out, groups)

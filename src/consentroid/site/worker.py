@@ -159,10 +159,13 @@ class SiteWorker:
     def _evaluate(self, request: Evaluate) -> Evaluated:
         candidates, stride = np.ascontiguousarray(request.candidates), max(request.stride, 1)
         n, n_clusters, n_features = candidates.shape
-        out = Evaluated(np.empty(n), np.empty((n, n_clusters)), np.empty((n, n_clusters, n_features)), np.empty((n, n_clusters)))
+        shape = (n, n_clusters)
+        out = Evaluated(np.empty(n), np.empty(shape), np.empty((*shape, n_features)), np.empty(shape))
 
         def work(first: int, last: int) -> None:
-            assign_rows(self._x, self._w, stride, candidates, first, last, out.costs, out.counts, out.offsets, out.spreads)
+            assign_rows(
+                self._x, self._w, stride, candidates, first, last, out.costs, out.counts, out.offsets, out.spreads
+            )
 
         in_parallel(work, n, self._pool if self._x.size * n * n_clusters > PARALLEL_WORK else None)
         # All terms are positive: the relative error of a cost is below (rows + features + 8) units in the last place.

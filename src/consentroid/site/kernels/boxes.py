@@ -250,8 +250,8 @@ def examine_boxes(
     """Boxes first..last: `rows[starts[b]:][:lengths[b]]` are the rows undecided in the parent, `all_sums[b]` its
     in-sums; both become this box's own (`kept_rows` at the same place).
 
-    With `any_set` every row is treated as undecided: the sums then bound Σ_S w (|y − m|² − λ) for all sets S whose mean m
-    lies in the box, since a row contributes ψ_j or nothing."""
+    With `any_set` every row is treated as undecided: the sums then bound Σ_S w (|y − m|² − λ) for all sets S whose mean
+    m lies in the box, since a row contributes ψ_j or nothing."""
     n_features = y.shape[1]
     centre, half, theta = np.empty(n_features), np.empty(n_features), np.empty(n_features)
     most = 0
@@ -282,8 +282,8 @@ def examine_boxes(
 
 @entry
 def claim_boxes(
-    y, w, lam, lower, upper, held, shift, starts, low, high, dearest, cut_first, cut_axis, cut_side, cut_at, cut_mu, first, last,
-    minorants, insides, cuts, groups,
+    y, w, lam, lower, upper, held, shift, starts, low, high, dearest, cut_first, cut_axis, cut_side, cut_at, cut_mu,
+    first, last, minorants, insides, cuts, groups,
 ):  # fmt: skip
     """The claims of boxes first..last from all rows; the cuts of box b are cut_first[b]..cut_first[b + 1].
 
