@@ -44,7 +44,7 @@ def verify(
     Example: consentroid verify run/certificate.json --node a=a.csv --node b=b.csv
     """
     try:
-        report = _checked(certificate, node or [], prices or [], columns, weights, time_limit, require_all)
+        report, scaled = _checked(certificate, node or [], prices or [], columns, weights, time_limit, require_all)
     except CertificateInvalid as error:
         if not as_json:
             raise CertificateInvalid(visible(str(error))) from None
@@ -53,9 +53,9 @@ def verify(
     except InvalidInput as error:  # a name or path may hold anything
         raise InvalidInput(visible(str(error))) from None
     if as_json:
-        typer.echo(json.dumps(report_as_dict(report), allow_nan=False))
+        typer.echo(json.dumps({**report_as_dict(report), "scaled": scaled}, allow_nan=False))
     else:
-        show(report)
+        show(report, scaled)
     if not report.verified:
         raise typer.Exit(INCOMPLETE)
 
@@ -63,7 +63,8 @@ def verify(
 def _checked(
     path: Path, nodes: list[str], prices: list[str], columns: str | None, weights: str | None,
     time_limit: float | None, require_all: bool,
-) -> Report:  # fmt: skip
+) -> tuple[Report, str | None]:  # fmt: skip
+    """The report, and how the rows were scaled before: what is proven is about the scaled rows."""
     certificate = Certificate.read(path)
     files, price_files = node_files(nodes), _files(prices, "--prices")
     tables, masses = {}, {}
@@ -79,9 +80,10 @@ def _checked(
             masses[name] = table.rows[:, -1]
         price_files.setdefault(name, path.parent / f"prices-{name}.npz")
     limit = math.inf if time_limit is None else time_limit
-    return verify_certificate(
+    report = verify_certificate(
         certificate, tables, price_files, masses, time_limit=limit, require_all=require_all
     )  # fmt: skip
+    return report, None if recipe is None else recipe.scale
 
 
 def _files(options: list[str], option: str) -> dict[str, Path]:
@@ -143,11 +145,12 @@ def report_as_dict(report: Report) -> dict[str, Any]:
     }
 
 
-def sentence(report: Report) -> str:
+def sentence(report: Report, scaled: str | None = None) -> str:
     """The outcome in words, nothing more than was checked."""
+    these = "these rows" if scaled is None else f"these rows, scaled ({scaled}) as result.json says,"
     if report.lower_bound is not None and report.upper_bound is not None and report.verified:
         return (
-            f"Verified: no clustering of these rows into {report.n_clusters} clusters costs less than "
+            f"Verified: no clustering of {these} into {report.n_clusters} clusters costs less than "
             f"{at_least(report.lower_bound)}; the centroids given are at most {percent(report.gap)} away from it."
         )
     if not report.finished:
@@ -164,7 +167,7 @@ def sentence(report: Report) -> str:
     return f"Incomplete, not verified. The stated numbers fit together.{held}{rest} Not checked: {reasons}."
 
 
-def show(report: Report) -> None:
+def show(report: Report, scaled: str | None = None) -> None:
     listing = Listing(title="re-checked")
     listing.add_column("site")
     for heading in ("rows", "cost", "checked"):
@@ -176,4 +179,4 @@ def show(report: Report) -> None:
     console.print(listing)
     console.print(f"leaves, boxes  {report.n_leaves}, {report.n_boxes}")
     console.print(f"fingerprint    {report.fingerprint}", highlight=False)
-    console.print(f"[bold]{escape(visible(sentence(report)))}[/bold]", highlight=False)
+    console.print(f"[bold]{escape(visible(sentence(report, scaled)))}[/bold]", highlight=False)
