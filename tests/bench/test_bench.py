@@ -55,7 +55,7 @@ def test_the_bench_writes_what_it_measured(folder: Path, tmp_path: Path) -> None
     assert len(written["growth"]) == len(result.growth)
     assert not written["interrupted"]
     drawn = {path.name for path in (tmp_path / "plots").iterdir()}
-    assert drawn == {"solvers.png"} | {f"growth_{point.curve}.png" for point in result.growth}
+    assert drawn == {"solvers.png"} | {f"node_growth_{point.curve}.png" for point in result.growth}
     assert isinstance(console.file, io.StringIO)
     assert "2N2D2K" in console.file.getvalue()
 

@@ -76,7 +76,7 @@ def draw(bench: SolverBench, folder: Path) -> list[Path]:
     for curve, title in CURVES.items():
         points = [point for point in bench.growth if point.curve == curve]
         if points:
-            paths.append(_draw_growth(curve, title, points, folder / f"growth_{curve}.png"))
+            paths.append(_draw_growth(curve, title, points, folder / f"node_growth_{curve}.png"))
     return paths
 
 
