@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from .core.arrays import Array
 from .core.errors import InvalidInput
 from .core.problem import Domain, Problem
-from .core.result import FitResult, Regions, SiteShare
+from .core.result import FitResult, Regions, SiteShare, StopReason, relative_gap
 from .core.symmetry import Rule, canonical_order
 from .core.topology import Edge
 from .paper.dual.registry import METHODS as PAPER_METHODS
@@ -34,6 +34,7 @@ from .transport.metered import MeteredTransport
 ROW_PRICES = "row-prices"
 METHODS = (ROW_PRICES, *PAPER_METHODS)
 TIME_LIMIT = 60.0  # seconds, unless another is asked for
+LEAST_GAP = 1e-9  # below this, doubles have no room between bound and cost
 
 
 def fit(
@@ -136,7 +137,7 @@ def _row_prices(
     regions: bool,
 ) -> FitResult:
     totals = Totals(channel.ask_prices)
-    session = Session(totals, domain, n_clusters, gap, seconds, np.random.default_rng(seed), on_step)
+    session = Session(totals, domain, n_clusters, max(gap, LEAST_GAP), seconds, np.random.default_rng(seed), on_step)
     session.n_rows = sum(description.n_points for description in channel.described)
     engine = Engine(session, regions)
     root = engine.run(init)
@@ -150,6 +151,8 @@ def _row_prices(
     assert session.centroids is not None
     assert session.counts is not None
     assert session.stop_reason is not None
+    if session.stop_reason is StopReason.GAP and relative_gap(session.lower, session.upper) > gap:
+        session.stop_reason = StopReason.EXHAUSTED
     order = canonical_order(session.centroids)
     found: Regions | None = engine.regions
     return FitResult(

@@ -128,7 +128,7 @@ class Problem:
                     f"node '{node.name}' has {node.n_features} features, node '{first.name}' has {first.n_features}"
                 )
         pooled = np.concatenate([node.points[node.weights > 0] for node in nodes])
-        distinct = len(np.unique(pooled, axis=0))
+        distinct = count_distinct(pooled, int(n_clusters))
         if distinct < n_clusters:
             raise InvalidInput(f"n_clusters={n_clusters} exceeds the {distinct} distinct rows of all nodes")
         if domain is None:
@@ -152,6 +152,16 @@ class Problem:
         """All rows in one table, for central comparisons and oracles only."""
         points = np.concatenate([node.points for node in self.nodes])
         return NodeData("pooled", points, np.concatenate([node.weights for node in self.nodes]))
+
+
+def count_distinct(points: Array, most: int) -> int:
+    """How many distinct rows there are, at most `most`: mostly the first few tell."""
+    size = max(1000, 4 * most)
+    while True:
+        found = len(np.unique(points[:size], axis=0))
+        if found >= most or size >= len(points):
+            return min(found, most)
+        size *= 8
 
 
 def check_n_clusters(n_clusters: int) -> None:

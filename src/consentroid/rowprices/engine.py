@@ -71,9 +71,9 @@ class Engine:
         """Regions of all optimal centroids, where the root alone proves the bound; a sharper bound makes them small."""
         session = self.session
         tree = root.trees[0] if root.trees else None
-        if not self.wants_regions or not session.proven or tree is None or root.children or bundle is None or session.upper == 0.0:
+        if not (self.wants_regions and session.proven and session.upper > 0.0) or bundle is None:
             return
-        if len(tree) > MOST_BOXES // 4:  # covering takes several times as many
+        if tree is None or root.children or len(tree) > MOST_BOXES // 4:  # covering takes several times as many
             return
         session.enter("regions")
         try:

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..core.errors import NodeRefused
 from ..core.kernel_cache import drop_stale
-from ..core.problem import Domain, NodeData
+from ..core.problem import Domain, NodeData, count_distinct
 from ..protocol.messages import (
     Describe,
     Description,
@@ -100,7 +100,7 @@ class SiteWorker:
             node=self.name,
             n_points=len(data.points),
             n_features=data.n_features,
-            n_distinct=min(request.n_clusters, len(np.unique(points, axis=0))),
+            n_distinct=count_distinct(points, request.n_clusters),
             weight=float(data.weights.sum()),
             features=self._features,
             lower=None if known else points.min(axis=0),
