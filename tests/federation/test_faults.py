@@ -148,10 +148,10 @@ def disturbed(problem: Problem, fault: Fault | None, journal: Path) -> Outcome:
 
 
 def assert_same(result: Outcome, expected: Outcome) -> None:
-    """The same steps, so the same bounds."""
-    assert result.steps == expected.steps
-    assert (result.lower, result.upper) == (expected.lower, expected.upper)
+    """The same clusters, proven as well: the clock decides how many boxes a question has, so steps may differ."""
+    assert result.upper == expected.upper
     assert np.array_equal(result.centroids, expected.centroids)
+    assert result.upper * (1 - 1e-6) <= result.lower <= result.upper
 
 
 GOES_ON: dict[str, Fault] = {

@@ -25,7 +25,7 @@ from consentroid.cli.federation import federation_app
 from consentroid.core.errors import FederationFailed, NodeFailed
 from consentroid.federation.job import write_job
 from consentroid.federation.kit import set_private_table
-from flare_federation import FEATURES, NODES, SETTINGS, Running
+from flare_federation import FEATURES, NODES, OPEN, SECURE, Running
 
 pytestmark = [
     pytest.mark.xdist_group("flare"),
@@ -53,7 +53,7 @@ def finished(federation: Running) -> Path:
     out = federation.root / "out"
     lower, upper = federation.domain.lower, federation.domain.upper
     ranges = ",".join(f"{a!r}:{b!r}" for a, b in zip(lower.tolist(), upper.tolist(), strict=True))
-    command = ["fit", str(federation.kits.admin), "-k", "3", "--gap", "1e-4", "--out", str(out), "--json"]
+    command = ["fit", str(federation.kits.admin), "-k", "3", "--gap", "1e-3", "--open", "--out", str(out), "--json"]
     called = CliRunner().invoke(
         federation_app, [*command, "--domain", ranges, "--features", ",".join(FEATURES)], catch_exceptions=False
     )
@@ -62,35 +62,44 @@ def finished(federation: Running) -> Path:
     return out
 
 
-TIMES = {"seconds", "t_sub", "t_update"}
-BYTES = {"bytes_up", "bytes_down"}
-
-
-def test_a_federated_run_has_the_trace_of_a_run_in_one_process(federation: Running, finished: Path) -> None:
+def test_a_federated_run_ends_like_a_run_in_one_process(federation: Running, finished: Path) -> None:
+    """The number of boxes in a question follows the clock, so traces differ; what is found and proven does not."""
     expected = federation.in_process()
-    lines = [json.loads(line) for line in (finished / "trace.jsonl").read_text().splitlines()]
-    for line, record in zip(lines, expected.history, strict=True):
-        theirs = json.loads(json.dumps(vars(record)))
-        for name in set(theirs) - TIMES - BYTES:
-            assert line[name] == theirs[name], name
-    certificate = json.loads((finished / "certificate.json").read_text())
-    assert certificate == json.loads(json.dumps(expected.certificate.as_dict()))
     result = json.loads((finished / "result.json").read_text())
     assert result["centroids"] == expected.centroids.tolist()
-    assert [node["name"] for node in result["nodes"]] == list(NODES)
+    assert result["upper_bound"] == expected.upper_bound
+    assert result["lower_bound"] == pytest.approx(expected.lower_bound, rel=1e-3)
+    assert [(site["name"], site["cost"]) for site in result["sites"]] == [
+        (share.name, share.cost) for share in expected.sites
+    ]
+    document = json.loads((finished / "certificate.json").read_text())
+    assert document["lower"] == result["lower_bound"]
+    assert set(document["price_files"]) == set(NODES)
+
+
+def test_a_masked_run_ends_like_an_open_one_and_knows_no_site(federation: Running, tmp_path: Path) -> None:
+    with federation.administrator() as administrator:
+        administrator.fit(federation.arguments(SECURE), tmp_path / "out")
+    result = json.loads((tmp_path / "out" / "result.json").read_text())
+    expected = federation.in_process()
+    assert result["certified"]
+    assert result["upper_bound"] == pytest.approx(expected.upper_bound, rel=1e-9)
+    assert result["lower_bound"] <= expected.upper_bound
+    assert [(site["name"], site["n_rows"], site["cost"], site["counts"]) for site in result["sites"]] == [
+        (name, 36, None, None) for name in NODES
+    ]
 
 
 def test_nothing_at_the_server_holds_a_row(federation: Running, finished: Path) -> None:
     """Neither as text nor as numbers, in any file that the run left at the server or the administrator."""
-    numbers = [row.tobytes() for name in NODES for row in federation.data[name].points]
-    texts = [f"{x:.17g}".encode() for name in NODES for x in federation.data[name].points[:, 0]]
+    numbers = [row.tobytes() for name in NODES for row in federation.data[name]]
+    texts = [f"{x:.17g}".encode() for name in NODES for x in federation.data[name][:, 0]]
     files = [p for kit in (federation.kits.server, finished) for p in kit.rglob("*") if p.is_file()]
     assert any(path.name == "audit.log" for path in files)
     for path in files:
         content = path.read_bytes()
         assert not any(row in content for row in numbers), path
-        extremes = {f"{x:.17g}".encode() for x in (*federation.domain.lower, *federation.domain.upper)}
-        assert not any(text in content for text in set(texts) - extremes), path
+        assert not any(text in content for text in set(texts)), path
 
 
 def test_a_job_written_to_a_folder_runs_by_the_engines_own_means(federation: Running, tmp_path: Path) -> None:
@@ -98,7 +107,8 @@ def test_a_job_written_to_a_folder_runs_by_the_engines_own_means(federation: Run
     from nvflare.fuel.flare_api.flare_api import new_secure_session
 
     called = CliRunner().invoke(
-        federation_app, ["job", str(tmp_path / "job"), "--nodes", ",".join(NODES), "-k", "2", "--max-rounds", "2"]
+        federation_app,
+        ["job", str(tmp_path / "job"), "--nodes", ",".join(NODES), "-k", "2", "--domain=-6:16,-6:16", "--gap", "0.01"],
     )
     assert called.exit_code == 0, called.output
     session = new_secure_session("admin@consentroid.org", str(federation.kits.admin))
@@ -208,7 +218,7 @@ def test_the_node_command_serves_and_stops_without_leaving_a_process(federation:
         finally:
             node.kill()
             federation.start("west")
-    assert "Node 'west' offers 15 rows with height, width" in said
+    assert "Node 'west' offers 36 rows with height, width" in said
     psutil.wait_procs(family, timeout=10)
     assert not any(process.is_running() for process in family)
 
@@ -245,7 +255,7 @@ def test_a_private_table_is_told_to_its_own_kit_alone(federation: Running) -> No
 def test_the_settings_of_a_job_reach_the_coordinator_unchanged(federation: Running) -> None:
     from consentroid.federation.job import JobArguments
 
-    made = federation.arguments(SETTINGS)
+    made = federation.arguments(OPEN)
     again = JobArguments.checked(json.loads(json.dumps(made.as_dict())))
     assert again.settings == made.settings
     assert np.array_equal(again.domain.lower, federation.domain.lower)  # type: ignore[union-attr]

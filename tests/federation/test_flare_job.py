@@ -16,12 +16,11 @@ from hypothesis import strategies as st
 
 from consentroid.core.errors import ConsentroidError, InvalidInput
 from consentroid.core.problem import Domain
-from consentroid.federation.job import JobArguments, write_job
+from consentroid.federation.job import JobArguments, RunSettings, write_job
 from consentroid.federation.kit import check_node_names, parse_server
-from consentroid.paper.settings import Settings
 
 GOOD = JobArguments(
-    "run-1", ("a", "b"), Settings(3, time_limit=60.0), Domain(np.zeros(2), np.ones(2)), ("x", "y"), {"silence": 5.0}
+    "run-1", ("a", "b"), RunSettings(3, time_limit=60.0), Domain(np.zeros(2), np.ones(2)), ("x", "y"), {"silence": 5.0}
 ).as_dict()
 
 
@@ -38,7 +37,7 @@ def changed(path: str, value: Any) -> dict[str, Any]:
 def test_what_was_written_is_read_back() -> None:
     again = JobArguments.checked(json.loads(json.dumps(GOOD)))
     assert again.as_dict() == GOOD
-    assert again.settings == Settings(3, time_limit=60.0)
+    assert again.settings == RunSettings(3, time_limit=60.0)
 
 
 @pytest.mark.parametrize(
@@ -69,12 +68,14 @@ def test_what_was_written_is_read_back() -> None:
         (changed("settings.gap", None), "'gap'"),
         (changed("settings.time_limit", math.inf), "'time_limit'"),
         (changed("settings.node_seconds", "1"), "'node_seconds'"),
-        (changed("settings.prove", "yes"), "'prove'"),
+        (changed("settings.secure", "yes"), "'secure'"),
+        (changed("settings.impute", 1), "'impute'"),
+        (changed("settings.scale", "log"), "unknown scale"),
+        (changed("settings.method", "sg"), "--open"),
         (changed("settings.solver", "os.system"), "unknown solver"),
         (changed("settings.solver", ["exact"]), "'solver'"),
         (changed("settings.method", "m" * 100), "'method'"),
-        (changed("settings.topology", [[0, -1]]), "'topology'"),
-        (changed("settings.topology", [[0, 1, 2]]), "'topology'"),
+        (changed("settings.topology", [[0, 1]]), "'topology'"),
         (changed("domain", [[0.0], [1.0], [2.0]]), "'domain'"),
         (changed("domain", [[0.0], [math.inf]]), "'domain'"),
         (changed("domain", [[2.0], [1.0]]), "empty"),

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import json
-import math
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
 from ..federation.administrator import Federation, Patience, new_run
 from ..federation.controls import check_server
-from ..federation.display import follow, show_result
-from ..federation.job import JobArguments, write_job
+from ..federation.display import follow
+from ..federation.job import ROW_PRICES, SECURE_FROM, JobArguments, RunSettings, write_job
 from ..federation.kit import check_node_names, known_nodes, locate_storage, provision
 from ..federation.process import Member, ended_by_signal
-from ..paper.settings import Settings
-from .fit import parse_domain
+from ..report.terminal import show_result
+from .choices import Method, Scale, Solver, SymmetryRule, TopologyName
+from .inputs import parse_domain
 
 federation_app = typer.Typer(help="Nodes and coordinator on separate machines, on NVIDIA FLARE.", no_args_is_help=True)
 console = Console()
@@ -25,20 +25,26 @@ console = Console()
 Kit = Annotated[Path, typer.Argument(help="A kit made by `consentroid federation init`.")]
 Clusters = Annotated[int, typer.Option("-k", "--clusters", help="Number of clusters.")]
 Nodes = Annotated[str | None, typer.Option(help="Comma-separated nodes; default: all that the kit was made for.")]
-Method = Annotated[str, typer.Option(help="How prices are updated.")]
-Solver = Annotated[str, typer.Option(help="Solver at the nodes.")]
-Symmetry = Annotated[str, typer.Option(help="order, or none; nearest replays the paper.")]
-Topology = Annotated[str, typer.Option(help="line, ring, star or complete.")]
-Gap = Annotated[float, typer.Option(help="Stop when this relative gap is proven.")]
-TimeLimit = Annotated[float | None, typer.Option(help="Stop after so many seconds.")]
-MaxRounds = Annotated[int | None, typer.Option(help="Stop after so many rounds.")]
 DomainOption = Annotated[
-    str | None, typer.Option(help="Known range of each feature, as in 0:100,18:99; else the extremes are shared.")
+    str | None, typer.Option(help="Known range of each feature, as in 0:100,18:99; sites require it by default.")
 ]
 Features = Annotated[str | None, typer.Option(help="Comma-separated columns that every node must have, in this order.")]
-Seed = Annotated[int, typer.Option(help="Seed of the starts of the incumbent.")]
-NodeSeconds = Annotated[float | None, typer.Option(help="Longest solve at a node in one round.")]
+Secure = Annotated[
+    bool | None,
+    typer.Option("--secure/--open", help="Masked sums: the server learns totals only. Default from three sites on."),
+]
+ScaleChoice = Annotated[Scale, typer.Option(help="Bring features to one scale first: standard or minmax.")]
+Impute = Annotated[bool, typer.Option("--impute", help="Replace missing values by the mean over all sites.")]
+Gap = Annotated[float, typer.Option(help="Stop when this relative gap is proven.")]
+TimeLimit = Annotated[float, typer.Option(help="Stop after so many seconds with what is proven by then.")]
+Seed = Annotated[int, typer.Option(help="Seed of the starts; never affects the truth of the bound.")]
 Silence = Annotated[float | None, typer.Option(help="Seconds without a sign of life after which a node is lost.")]
+MethodChoice = Annotated[Method, typer.Option(help="row-prices, or one of the paper for research, with --open.")]
+SolverChoice = Annotated[Solver, typer.Option(help="Node solver of the paper's methods.")]
+SymmetryChoice = Annotated[SymmetryRule, typer.Option(help="Rule of the paper's methods.")]
+TopologyChoice = Annotated[TopologyName, typer.Option(help="Graph of the paper's methods.")]
+MaxRounds = Annotated[int | None, typer.Option(help="Stop the paper's methods after so many rounds.")]
+NodeSeconds = Annotated[float | None, typer.Option(help="Longest solve of the paper's methods in one round.")]
 
 
 @federation_app.command("init")
@@ -77,25 +83,30 @@ def fit(
     k: Clusters,
     out: Annotated[Path, typer.Option(help="Folder for result.json, certificate.json and trace.jsonl.")] = Path("run"),
     nodes: Nodes = None,
-    method: Method = "proximal",
-    solver: Solver = "exact",
-    symmetry: Symmetry = "order",
-    topology: Topology = "line",
-    gap: Gap = 1e-4,
-    time_limit: TimeLimit = None,
-    max_rounds: MaxRounds = None,
     domain: DomainOption = None,
     features: Features = None,
+    secure: Secure = None,
+    scale: ScaleChoice = Scale.NONE,
+    impute: Impute = False,
+    gap: Gap = 1e-4,
+    time_limit: TimeLimit = 600.0,
     seed: Seed = 0,
-    node_seconds: NodeSeconds = None,
     silence: Silence = None,
+    method: MethodChoice = Method.ROW_PRICES,
+    solver: SolverChoice = Solver.EXACT,
+    symmetry: SymmetryChoice = SymmetryRule.ORDER,
+    topology: TopologyChoice = TopologyName.LINE,
+    max_rounds: MaxRounds = None,
+    node_seconds: NodeSeconds = None,
     patience: Annotated[float, typer.Option(help="Seconds to wait for nodes that are not connected.")] = 300.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print result.json at the end, and nothing else.")] = False,
 ) -> None:
     """Cluster the rows of all nodes. Called again with the same folder and options, it resumes."""
     arguments = job_arguments(
-        kit, k, nodes, method, solver, symmetry, topology, gap, time_limit, max_rounds, domain, features, seed,
-        node_seconds, silence,
+        kit, k, nodes, domain, features, secure, silence,
+        scale=scale.value, impute=impute, gap=gap, time_limit=time_limit, seed=seed, method=method.value,
+        solver=solver.value, symmetry=symmetry.value, topology=topology.value, max_rounds=max_rounds,
+        node_seconds=node_seconds,
     )  # fmt: skip
     try:
         with Federation(kit, Patience(nodes=patience)) as federation, follow(as_json) as show:
@@ -115,23 +126,20 @@ def job(
     directory: Annotated[Path, typer.Argument(help="New folder for the job.")],
     nodes: Annotated[str, typer.Option(help="Comma-separated sites that take part.")],
     k: Clusters,
-    method: Method = "proximal",
-    solver: Solver = "exact",
-    symmetry: Symmetry = "order",
-    topology: Topology = "line",
-    gap: Gap = 1e-4,
-    time_limit: TimeLimit = None,
-    max_rounds: MaxRounds = None,
     domain: DomainOption = None,
     features: Features = None,
+    secure: Secure = None,
+    scale: ScaleChoice = Scale.NONE,
+    impute: Impute = False,
+    gap: Gap = 1e-4,
+    time_limit: TimeLimit = 600.0,
     seed: Seed = 0,
-    node_seconds: NodeSeconds = None,
     silence: Silence = None,
 ) -> None:
     """Write a FLARE job for an existing deployment, to be submitted by FLARE's own means."""
     arguments = job_arguments(
-        None, k, nodes, method, solver, symmetry, topology, gap, time_limit, max_rounds, domain, features, seed,
-        node_seconds, silence,
+        None, k, nodes, domain, features, secure, silence,
+        scale=scale.value, impute=impute, gap=gap, time_limit=time_limit, seed=seed,
     )  # fmt: skip
     write_job(directory, arguments)
     console.print(f"Written: {directory}; submit it with `nvflare job submit -j {directory}`.", highlight=False)
@@ -141,36 +149,23 @@ def job_arguments(
     kit: Path | None,
     k: int,
     nodes: str | None,
-    method: str,
-    solver: str,
-    symmetry: str,
-    topology: str,
-    gap: float,
-    time_limit: float | None,
-    max_rounds: int | None,
     domain: str | None,
     features: str | None,
-    seed: int,
-    node_seconds: float | None,
+    secure: bool | None,
     silence: float | None,
+    **settings: Any,
 ) -> JobArguments:
     """The options of `fit` and `job` as a checked job."""
-    names = split(nodes) if nodes else known_nodes(kit) if kit is not None else ()
-    settings = Settings(
-        n_clusters=k,
-        method=method,
-        solver=solver,
-        symmetry=symmetry,  # type: ignore[arg-type]
-        topology=topology,
-        gap=gap,
-        time_limit=math.inf if time_limit is None else time_limit,
-        max_rounds=max_rounds,
-        seed=seed,
-        node_seconds=math.inf if node_seconds is None else node_seconds,
-    )
-    limits = {} if silence is None else {"silence": silence}
+    names = check_node_names(split(nodes) if nodes else known_nodes(kit) if kit is not None else ())
+    if secure is None:
+        secure = len(names) >= SECURE_FROM and settings.get("method", ROW_PRICES) == ROW_PRICES
     made = JobArguments(
-        new_run(), check_node_names(names), settings, parse_domain(domain), tuple(split(features or "")), limits
+        run=new_run(),
+        nodes=names,
+        settings=RunSettings(k, secure=secure, **settings),
+        domain=parse_domain(domain),
+        features=tuple(split(features or "")),
+        limits={} if silence is None else {"silence": silence},
     )
     return JobArguments.checked(made.as_dict())  # what the server will refuse is refused here
 

@@ -11,7 +11,7 @@ import logging
 import os
 import shutil
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,18 +22,21 @@ from nvflare.apis.impl.controller import Controller
 from nvflare.apis.signal import Signal
 
 from ..core.errors import ConsentroidError, NodeFailed
-from ..fitting import FitResult, run
-from ..paper.trace import RoundRecord
-from ..report.files import write_run
+from ..core.result import FitResult, Step
+from ..fitting import run
+from ..protocol.transport import Transport
+from ..report.files import plain, step_as_dict, write_run
 from ..transport.checked import CheckedTransport
 from ..transport.journal import JournalTransport
 from .job import JobArguments
 from .protocol import STATUS, Limits
+from .secure import SecureTransport
 from .signing import Signer
 from .transport import FlareTransport
 
 OUTCOME = "outcome.json"
 JOURNAL = "journal.msgpack"
+SITES = "sites.json"
 FOLDER = "consentroid"  # in the job's result
 
 log = logging.getLogger(__name__)
@@ -46,7 +49,8 @@ class ConsentroidController(Controller):  # type: ignore[misc]
         super().__init__()
         self._raw = arguments
         self._transport: FlareTransport | None = None
-        self._last: RoundRecord | None = None
+        self._secure: SecureTransport | None = None
+        self._last: Step | None = None
 
     def start_controller(self, fl_ctx: FLContext) -> None:
         fl_ctx.get_engine().register_app_command(STATUS, self._status)
@@ -78,15 +82,26 @@ class ConsentroidController(Controller):  # type: ignore[misc]
         self._transport = FlareTransport(
             fl_ctx.get_engine(), fl_ctx, arguments.nodes, signer.seal, arguments.run, limits
         )
-        journal = JournalTransport(self._transport, directory / JOURNAL)
+        sites: Transport = self._transport
+        if arguments.settings.secure:
+            sites = self._secure = SecureTransport(self._transport, arguments.domain, directory / SITES)
+        journal = JournalTransport(sites, directory / JOURNAL)
         log.info("run '%s': %d exchanges to replay", arguments.run, journal.resumable)
+        settings = arguments.settings
         result = run(
             CheckedTransport(journal),  # what a node said before binds it after a restart, too
-            arguments.settings,
+            settings.n_clusters,
             domain=arguments.domain,
+            gap=settings.gap,
+            time_limit=settings.time_limit,
+            seed=settings.seed,
             features=arguments.features,
-            on_round=self._take_record,
+            on_step=self._take_step,
+            method=settings.method,
+            **settings.paper,
         )
+        if self._secure is not None:
+            result = replace(result, sites=self._secure.shares)  # names and rows; nothing else of a site is known
         write_run(results, result)
         shutil.rmtree(directory, ignore_errors=True)  # the run is over: nothing is left to resume
         return result
@@ -101,17 +116,20 @@ class ConsentroidController(Controller):  # type: ignore[misc]
             return {"node": culprit, "reason": failure.reason, "lost": True, "heard": nodes[culprit].heard}
         if node in nodes and nodes[node].state == "stopped":
             return {"node": None, "reason": reason, "lost": True}
+        culprit_of_all = None if self._secure is None else self._secure.culprit
+        if culprit_of_all is not None:  # the totals failed because of one site
+            return {"node": culprit_of_all.node, "reason": culprit_of_all.reason, "lost": False}
         return {"node": node, "reason": reason, "lost": False}
 
-    def _take_record(self, record: RoundRecord) -> None:
-        self._last = record
+    def _take_step(self, step: Step) -> None:
+        self._last = step
 
     def _status(self, topic: str, data: Any, fl_ctx: FLContext) -> dict[str, Any]:
         nodes = {} if self._transport is None else self._transport.status
         return {
             "time": time.time(),
             "nodes": {name: asdict(status) for name, status in nodes.items()},
-            "record": None if self._last is None else json.loads(json.dumps(asdict(self._last), default=str)),
+            "record": None if self._last is None else plain(step_as_dict(self._last)),
         }
 
 

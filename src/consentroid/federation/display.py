@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import math
 from typing import Any
 
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
+from ..report.wording import as_number, percent
 from .administrator import Progress
 
 console = Console()
@@ -48,7 +49,10 @@ def headline(progress: Progress) -> str:
     if progress.note:
         text = f"job {progress.job}: {progress.note}"
     elif record:
-        text += f", round {record['round']}, proven gap {100 * float(record['gap']):.3g} %"
+        gap = as_number(record["gap"], math.inf)
+        text += f", {record['phase']}, round {record['round']}, " + (
+            f"proven gap {percent(gap)}" if math.isfinite(gap) else "nothing proven yet"
+        )
     return text
 
 
@@ -61,24 +65,3 @@ def status_table(progress: Progress) -> Table:
         ago = f"{max(status['time'] - node['heard'], 0.0):.0f} s ago" if node["heard"] else "none yet"
         table.add_row(name, node["state"], str(node["round"]), ago)
     return table
-
-
-def show_result(result: dict[str, Any], folder: Path, target: Console) -> None:
-    table = Table(title="nodes")
-    for heading in ("node", "rows", "cost"):
-        table.add_column(heading, justify="left" if heading == "node" else "right")
-    for node in result["nodes"]:
-        table.add_row(node["name"], str(node["n_points"]), f"{node['cost']:.6g}")
-    target.print(table)
-    target.print(f"proven lower bound  {result['lower_bound']:.10g}", highlight=False)
-    target.print(f"cost                {result['upper_bound']:.10g}", highlight=False)
-    proof = "certified" if result["certified"] else "not certified"
-    target.print(
-        f"gap                 {100 * result['gap']:.3g} %  ({proof}; {result['stop_reason']})", highlight=False
-    )
-    target.print(
-        f"effort              {result['rounds']} rounds, {result['bytes_up']:,} bytes up, "
-        f"{result['bytes_down']:,} down, {result['seconds']:.2f} s",
-        highlight=False,
-    )
-    target.print(f"Written: {folder / 'result.json'}, certificate.json, trace.jsonl", highlight=False)

@@ -17,8 +17,7 @@ from typing import Any
 import numpy as np
 
 from ..core.errors import InvalidInput
-from ..core.problem import Domain
-from ..paper.settings import Settings
+from ..core.problem import Domain, check_n_clusters
 from .controls import SERVER_CLASS, SITE_CLASS
 from .kit import check_node_names
 from .protocol import Limits
@@ -27,22 +26,63 @@ from .signing import RUN
 MAX_NODES = 1_000
 MAX_FEATURES = 10_000
 YEAR = 366 * 24 * 3600.0
+ROW_PRICES = "row-prices"
+SECURE_FROM = 3  # sites: masked sums unless the administrator asks for open ones
 
-# name → (type, least, largest); None stands for "no limit" in JSON, which has no infinity
+# name → (type, least, largest); None means "no limit" or "the default"
 NUMBERS: dict[str, tuple[type, float, float]] = {
     "n_clusters": (int, 1, 1_000),
     "gap": (float, 0.0, 1.0),
-    "residual": (float, 0.0, math.inf),
-    "max_rounds": (int, 1, 10**9),
-    "time_limit": (float, 0.0, YEAR),
-    "incumbent_rounds": (int, 0, 1_000),
-    "reference_node": (int, 0, MAX_NODES),
+    "time_limit": (float, 1e-3, YEAR),
     "seed": (int, 0, 2**63 - 1),
-    "node_gap": (float, 0.0, 1.0),
+    "max_rounds": (int, 1, 10**9),
     "node_seconds": (float, 0.0, YEAR),
 }
-MAY_BE_NONE = {"max_rounds", "time_limit", "reference_node", "node_seconds"}
-INFINITE_IF_NONE = {"time_limit", "node_seconds"}
+MAY_BE_NONE = {"time_limit", "max_rounds", "node_seconds"}
+CHOICES: dict[str, tuple[str, ...]] = {
+    "method": (ROW_PRICES, "proximal", "sg", "btm", "qnda", "qnda-epigraph"),
+    "scale": ("none", "standard", "minmax"),
+    "solver": ("exact", "scip", "gurobi"),
+    "symmetry": ("order", "none", "nearest"),
+    "topology": ("line", "ring", "star", "complete"),
+}
+OF_THE_PAPER = ("solver", "symmetry", "topology", "max_rounds", "node_seconds")
+
+
+@dataclass(frozen=True)
+class RunSettings:
+    """What is computed, and how. The last five are for the paper's methods."""
+
+    n_clusters: int
+    gap: float = 1e-4
+    time_limit: float | None = 600.0
+    seed: int = 0
+    method: str = ROW_PRICES
+    secure: bool = True  # masked sums: the coordinator learns totals only
+    scale: str = "none"
+    impute: bool = False
+    solver: str = "exact"
+    symmetry: str = "order"
+    topology: str = "line"
+    max_rounds: int | None = None
+    node_seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        check_n_clusters(self.n_clusters)
+        for name, choices in CHOICES.items():
+            if getattr(self, name) not in choices:
+                raise InvalidInput(f"unknown {name} '{getattr(self, name)}'; choose one of {', '.join(choices)}")
+        if not 0.0 <= self.gap < 1.0:
+            raise InvalidInput(f"gap={self.gap} must be a fraction from 0 up to, not including, 1")
+        if self.secure and self.method != ROW_PRICES:
+            raise InvalidInput(f"method '{self.method}' needs every site's own replies; ask with --open")
+
+    @property
+    def paper(self) -> dict[str, Any]:
+        """Options of the paper's methods, as `fitting.run` takes them."""
+        if self.method == ROW_PRICES:
+            return {}
+        return {name: getattr(self, name) for name in OF_THE_PAPER if getattr(self, name) is not None}
 
 
 @dataclass(frozen=True)
@@ -51,19 +91,17 @@ class JobArguments:
 
     run: str
     nodes: tuple[str, ...]
-    settings: Settings
+    settings: RunSettings
     domain: Domain | None = None
     features: tuple[str, ...] = ()
     limits: dict[str, float] = field(default_factory=dict)  # seconds, see `Limits`
 
     def as_dict(self) -> dict[str, Any]:
-        settings = asdict(self.settings)
-        settings |= {name: None for name in INFINITE_IF_NONE if settings[name] == math.inf}
         domain = None if self.domain is None else [self.domain.lower.tolist(), self.domain.upper.tolist()]
         return {
             "run": self.run,
             "nodes": list(self.nodes),
-            "settings": settings,
+            "settings": asdict(self.settings),
             "domain": domain,
             "features": list(self.features),
             "limits": self.limits,
@@ -88,45 +126,33 @@ class JobArguments:
         )
 
 
-def _settings(raw: Any) -> Settings:
-    known = {one.name for one in fields(Settings)}
+def _settings(raw: Any) -> RunSettings:
+    known = {one.name for one in fields(RunSettings)}
     if not isinstance(raw, Mapping) or not set(raw) <= known or "n_clusters" not in raw:
         raise InvalidInput(f"job argument 'settings' must hold n_clusters and nothing but {', '.join(sorted(known))}")
     values: dict[str, Any] = {}
     for name, value in raw.items():
         if name in NUMBERS:
             values[name] = _number(name, value)
-        elif name == "prove":
+        elif name in ("secure", "impute"):
             if type(value) is not bool:
-                raise InvalidInput("job setting 'prove' must be true or false")
+                raise InvalidInput(f"job setting '{name}' must be true or false")
             values[name] = value
-        elif name == "topology" and not isinstance(value, str):
-            values[name] = _edges(value)
         elif isinstance(value, str) and len(value) <= 40:
-            values[name] = value  # one of a few names; `Settings` refuses any other
+            values[name] = value  # one of a few names; `RunSettings` refuses any other
         else:
             raise InvalidInput(f"job setting '{name}' must be a short name")
-    return Settings(**values)
+    return RunSettings(**values)
 
 
 def _number(name: str, value: Any) -> Any:
     kind, least, largest = NUMBERS[name]
     if value is None and name in MAY_BE_NONE:
-        return math.inf if name in INFINITE_IF_NONE else None
+        return None
     allowed = (int,) if kind is int else (int, float)
     if type(value) not in allowed or not math.isfinite(value) or not least <= value <= largest:
         raise InvalidInput(f"job setting '{name}' must be a number from {least:g} to {largest:g}")
     return kind(value)
-
-
-def _edges(value: Any) -> tuple[tuple[int, int], ...]:
-    good = isinstance(value, list | tuple) and len(value) <= MAX_NODES**2
-    if not good or not all(
-        isinstance(edge, list | tuple) and len(edge) == 2 and all(type(i) is int and 0 <= i < MAX_NODES for i in edge)
-        for edge in value
-    ):
-        raise InvalidInput("job setting 'topology' must be a name or a list of pairs of node numbers")
-    return tuple((edge[0], edge[1]) for edge in value)
 
 
 def _texts(name: str, value: Any, most: int) -> tuple[str, ...]:

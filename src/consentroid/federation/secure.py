@@ -7,14 +7,17 @@ back. The sites' descriptions (rows, weight, columns) stay open; they are merged
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import msgpack
 import numpy as np
 
 from ..core.errors import InvalidInput, MalformedMessage
 from ..core.problem import Domain
+from ..core.result import SiteShare
 from ..protocol import codec
 from ..protocol.messages import Describe, Description, Failure, PriceQuery, Query, Request, Response
 from ..site.masks import Hello, MaskedReply, Unmasking
@@ -29,11 +32,13 @@ MET = b"met"  # a site has accepted the keys of the others
 class SecureTransport:
     """Wraps the sites' transport; keys are agreed on before the first query of a job."""
 
-    def __init__(self, sites: FlareTransport, domain: Domain | None) -> None:
+    def __init__(self, sites: FlareTransport, domain: Domain | None, notes: Path | None = None) -> None:
+        """`notes` keeps the sites' names and numbers of rows for a job that resumes and hears no descriptions."""
         self._sites = sites
         self._domain = domain
+        self._notes = notes
         self._unmasking: Unmasking | None = None
-        self.described: tuple[Description, ...] = ()
+        self.shares = _read_shares(notes)
         self.culprit: Failure | None = None  # the site whose failure was reported last
 
     @property
@@ -68,8 +73,11 @@ class SecureTransport:
                 described.append(response)
             else:
                 return self._failed(node, response, "sent no description")
-        self.described = tuple(described)
-        return merged(self.described, request.n_clusters)
+        self.shares = tuple(SiteShare(one.node, one.n_points, None, None) for one in described)
+        if self._notes is not None:
+            self._notes.write_text(json.dumps([[share.name, share.n_rows] for share in self.shares]))
+        self.culprit = None
+        return merged(described, request.n_clusters)
 
     def _agree(self) -> Failure | None:
         """Collect every site's signed key, relay all of them; a failure if a site does not take part."""
@@ -108,6 +116,7 @@ class SecureTransport:
             total = self._unmasking.total(query, replies, self._sites.last_number, digest)
         except MalformedMessage as error:
             return Failure(ALL, str(error), query.round)
+        self.culprit = None
         return replace(total, node=ALL, seconds=0.0)
 
     def _ask(self, kind: str, content: bytes, round: int = 0) -> list[tuple[str, bytes | Failure]]:
@@ -122,6 +131,12 @@ class SecureTransport:
         self.culprit = failure
         late = failure.reason.startswith(OUT_OF_STEP)
         return replace(failure, node=ALL, reason=failure.reason if late else f"site '{node}': {failure.reason}")
+
+
+def _read_shares(notes: Path | None) -> tuple[SiteShare, ...]:
+    if notes is None or not notes.exists():
+        return ()
+    return tuple(SiteShare(str(name), int(n_rows), None, None) for name, n_rows in json.loads(notes.read_text()))
 
 
 def told_failure(node: str, answer: object) -> Failure | None:
