@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import tempfile
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cache, cached_property
+from pathlib import Path
 
 import numpy as np
 
@@ -31,7 +33,7 @@ class RowProblem:
     def pooled(self) -> tuple[np.ndarray, np.ndarray]:
         return np.concatenate(list(self.rows.values())), np.concatenate(list(self.weights.values()))
 
-    @property
+    @cached_property
     def optimum(self) -> Fraction:
         return clustering_optimum(*self.pooled, self.n_clusters)
 
@@ -76,6 +78,19 @@ def row_problem(seed: int, most_rows: int = 9) -> RowProblem:
     return RowProblem(kind, rows, {f"site {s}": w[site == s] for s in sites}, k, domain)
 
 
-def row_problems(first: int, last: int, **options) -> Iterator[tuple[int, RowProblem]]:
-    for seed in range(first, last):
-        yield seed, row_problem(seed, **options)
+@dataclass(frozen=True)
+class Solved:
+    problem: RowProblem
+    result: FitResult
+    prices: dict[str, np.ndarray]  # the sites' private files
+
+
+@cache
+def solved(seed: int) -> Solved:
+    """One run of each problem, for all tests that look at its outcome."""
+    problem = row_problem(seed, most_rows=8)
+    with tempfile.TemporaryDirectory() as folder:
+        result = problem.solved(gap=1e-6, time_limit=1.0, seed=seed, folder=Path(folder))
+        files = {name: Path(folder) / f"prices-{name}.npz" for name in problem.rows}
+        prices = {name: np.load(file)["prices"] for name, file in files.items() if file.exists()}
+    return Solved(problem, result, prices)
