@@ -110,6 +110,7 @@ class Engine:
                 return  # it must be branched anyway, and its parent's bound holds
             session.enter("search")
             slack = bundle.value - session.cutoff
+            slack -= min(0.5 * slack, 4e-11 * bundle.total)  # what the certificate's own rounding takes off
             if slack <= 0.0:  # the root's own bound, for its sake alone: a little below what the prices promise
                 slack = 0.05 * max(session.upper_y - bundle.value, 0.0)
             if node.bound <= 0.0 and session.seconds > self._search_at:  # any bound is better than none
