@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from consentroid.core.errors import InvalidInput
-from consentroid.core.extras import require
+from consentroid.core.extras import remedy, require
 from consentroid.core.names import check_name, visible
 
 
@@ -52,3 +52,10 @@ def test_a_missing_extra_names_its_command() -> None:
 def test_names_of_sites_are_names_of_files() -> None:
     with pytest.raises(InvalidInput, match="begins or ends with a full stop"):
         check_name("..")
+
+
+def test_an_import_that_failed_elsewhere_names_its_extra() -> None:
+    assert remedy(ModuleNotFoundError(name="nvflare.apis")) == (
+        "this needs nvflare; install it with: pip install 'consentroid[federation]'"
+    )
+    assert remedy(ModuleNotFoundError(name="consentroid.nowhere")) is None

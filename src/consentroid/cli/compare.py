@@ -47,7 +47,7 @@ def compare(
     from ..core.extras import require
     from ..report import plots
     from ..report.files import output_folder, to_json, write_text
-    from .console import console, notify, print_json
+    from .console import compile_first, console, notify, print_json
 
     if out is not None:
         require("matplotlib", "plots", "drawing the comparison (--out)")
@@ -55,6 +55,7 @@ def compare(
     sites = read_sites(node, columns, weights=weights, separator=separator, decimal=decimal, missing=impute)
     prepared, notices = sites.prepared(scale, impute)
     notify(notices)
+    compile_first()
     comparison = compare_methods(prepared.rows, k, weights=sites.weights, gap=gap, time_limit=time_limit, seed=seed)
     document = comparison.as_dict()
     if out is not None:

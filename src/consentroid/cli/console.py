@@ -13,10 +13,28 @@ from ..report.files import to_json
 from ..report.progress import live_progress
 from ..report.wording import safe
 
-__all__ = ["console", "live_progress", "messages", "notify", "print_json"]
+__all__ = ["compile_first", "console", "live_progress", "messages", "notify", "print_json"]
 
 console = Console(width=None if sys.stdout.isatty() else 120)  # tables in files are not cut to 80 columns
 messages = Console(stderr=True)  # all that is not the result: stdout can be piped
+
+
+PATIENCE = 2.0  # seconds before somebody who waits is told why
+
+
+def compile_first() -> None:
+    """Have the kernels ready before the clock of a run starts; told if it takes long, as it does once on a machine."""
+    from threading import Timer
+
+    from ..warmup import prepare_solver
+
+    said = "Compiling the kernels; this happens once on a machine and takes about a minute."
+    timer = Timer(PATIENCE, lambda: messages.print(said))
+    timer.start()
+    try:
+        prepare_solver()
+    finally:
+        timer.cancel()
 
 
 def notify(notices: Iterable[str]) -> None:

@@ -34,7 +34,7 @@ def demo(
     from ..report.html import write_report
     from ..report.terminal import show_result
     from ..report.wording import DISCLOSURE
-    from .console import console, live_progress, print_json
+    from .console import compile_first, console, live_progress, print_json
     from .fit import spread_of
 
     folder = output_folder(out)
@@ -48,6 +48,7 @@ def demo(
     about, prepared, n_clusters = _generated() if generated else _penguins()
     if not as_json:
         console.print(f"{about} {DISCLOSURE}\n", highlight=False, soft_wrap=True)
+    compile_first()
     with live_progress(as_json) as on_step:
         result = fit(prepared.rows, n_clusters, gap=GAP, features=prepared.names, folder=folder, on_step=on_step)
     spread = spread_of(prepared.rows, None, result.centroids, prepared.transform.scale)

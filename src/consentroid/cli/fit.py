@@ -67,7 +67,7 @@ def fit(
     from ..fitting import fit as fit_rows
     from ..report.files import Details, clean_up, output_folder, result_as_dict, write_run
     from ..report.terminal import show_result
-    from .console import console, live_progress, notify, print_json
+    from .console import compile_first, console, live_progress, notify, print_json
 
     sites = read_sites(node, columns, weights=weights, separator=separator, decimal=decimal, missing=impute)
     prepared, notices = sites.prepared(scale, impute)
@@ -83,6 +83,7 @@ def fit(
             "topology": topology.value,
             "max_rounds": max_rounds,
         }
+    compile_first()
     with live_progress(as_json) as on_step:
         result = fit_rows(
             prepared.rows,

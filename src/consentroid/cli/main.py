@@ -126,6 +126,13 @@ def main() -> None:
     except ConsentroidError as error:
         _say("error:", str(error))
         sys.exit(1 if isinstance(error, CertificateInvalid) else 3 if isinstance(error, NodeFailed) else 2)
+    except ModuleNotFoundError as error:
+        from ..core.extras import remedy
+
+        if (said := remedy(error)) is None:
+            raise
+        _say("error:", said)
+        sys.exit(2)
     except KeyboardInterrupt:
         _say("", "Interrupted before the first result; nothing was written.")
         _leave_at_once(130)

@@ -86,7 +86,7 @@ def labels_of(document: Mapping[str, Any], rows: Array) -> Labels:
     if regions is None:
         return Labels(cluster, nearest, None)
     lower, upper = (recipe.transform.transform(regions[side]) for side in ("lower", "upper"))
-    least = np.stack([_reach(points, low, high, np.maximum) for low, high in zip(lower, upper)], axis=1)
+    least = np.stack([_nearest(points, low, high) for low, high in zip(lower, upper)], axis=1)
     most = np.stack([_farthest(points, low, high) for low, high in zip(lower, upper)], axis=1)
     own = most[np.arange(len(points)), cluster]
     others = least.copy()
@@ -95,9 +95,11 @@ def labels_of(document: Mapping[str, Any], rows: Array) -> Labels:
     return Labels(cluster, nearest, own + margin < others.min(axis=1))
 
 
-def _reach(points: Array, low: Array, high: Array, larger: Any) -> Array:
+def _nearest(points: Array, low: Array, high: Array) -> Array:
     """Least squared distance of each point to a box."""
-    outside = larger(larger(low - points, points - high), 0.0)
+    import numpy as np
+
+    outside = np.maximum(np.maximum(low - points, points - high), 0.0)
     return (outside**2).sum(axis=1)  # type: ignore[no-any-return]
 
 

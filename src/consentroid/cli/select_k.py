@@ -47,7 +47,7 @@ def select_k(
     from ..core.extras import require
     from ..report.files import output_folder, to_json, write_text
     from ..selection import select_k as select
-    from .console import console, notify, print_json
+    from .console import compile_first, console, notify, print_json
 
     if not 1 <= least <= most:
         raise InvalidInput(
@@ -59,6 +59,7 @@ def select_k(
     sites = read_sites(node, columns, weights=weights, separator=separator, decimal=decimal, missing=impute)
     prepared, notices = sites.prepared(scale, impute)
     notify(notices)
+    compile_first()
     selection = select(
         prepared.rows, range(least, most + 1), weights=sites.weights, gap=gap, time_limit=time_limit, seed=seed
     )

@@ -7,6 +7,26 @@ from types import ModuleType
 
 from .errors import InvalidInput
 
+EXTRAS = {
+    "matplotlib": "plots",
+    "h5py": "paper",
+    "nvflare": "federation",
+    "cryptography": "federation",
+    "psutil": "federation",
+    "pyarrow": "parquet",
+    "sqlalchemy": "databases",
+    "dask": "dask",
+    "distributed": "dask",
+}
+
+
+def remedy(error: ModuleNotFoundError) -> str | None:
+    """The same sentence for an import that failed elsewhere, if the package belongs to an extra."""
+    package = (error.name or "").partition(".")[0]
+    if package not in EXTRAS:
+        return None
+    return f"this needs {package}; install it with: pip install 'consentroid[{EXTRAS[package]}]'"
+
 
 def require(module: str, extra: str, what: str | None = None) -> ModuleType:
     """The module, or one sentence that says what needs it and how to install it.
