@@ -24,11 +24,11 @@ def document(half: float | None = None, factor: tuple[float, float] = (1.0, 1.0)
 
 
 def test_distances_are_those_that_were_clustered() -> None:
-    row = np.array([[4.0, 3.0]])
-    assert labels_of(document(), row).cluster.tolist() == [2]
-    stretched = labels_of(document(factor=(1.0, 100.0)), row)
-    assert stretched.cluster.tolist() == [0]
-    assert stretched.distance[0] == pytest.approx(np.hypot(4.0, 0.03))
+    row = np.array([[6.0, 3.0]])
+    assert labels_of(document(), row).cluster.tolist() == [1]
+    stretched = labels_of(document(factor=(100.0, 1.0)), row)
+    assert stretched.cluster.tolist() == [2]
+    assert stretched.distance[0] == pytest.approx(np.hypot(0.06, 1.0))
     assert stretched.certain is None
     with pytest.raises(InvalidInput, match="the rows have 1 features, the run used 2"):
         labels_of(document(), np.zeros((1, 1)))
