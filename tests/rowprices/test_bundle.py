@@ -1,0 +1,103 @@
+"""Prices against the linear programme they approximate: set partitioning with all columns, solved by HiGHS."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy.optimize import linprog
+
+from consentroid.core.problem import Problem
+from consentroid.rowprices.bundle import Bundle
+from consentroid.rowprices.cells import Cell, Node
+from consentroid.rowprices.engine import Engine
+from consentroid.rowprices.session import Session
+from consentroid.rowprices.totals import Totals
+from consentroid.transport.channel import Channel
+from consentroid.transport.inprocess import InProcessTransport
+
+
+class Prices:
+    """An engine with an incumbent; nodes are priced one by one."""
+
+    def __init__(self, rows: dict[str, np.ndarray], n_clusters: int) -> None:
+        problem = Problem.checked(rows, n_clusters)
+        channel = Channel(InProcessTransport.of(problem))
+        domain = channel.agree(n_clusters, problem.domain)
+        self.session = Session(Totals(channel.ask_prices), domain, n_clusters, 1e-7, math.inf, np.random.default_rng(0))
+        self.session.n_rows = sum(map(len, rows.values()))
+        self.engine = Engine(self.session, wants_regions=False)
+        self.engine._find_incumbent(None)
+        self.root = self.engine._root()
+        self.y = self.session.axes.forward(np.concatenate(list(rows.values())))
+
+    def priced(self, node: Node, parent: Bundle | None) -> Bundle:
+        """Prices of a node as good as they get, and its bound proven at them."""
+        engine, session = self.engine, self.session
+        bundle = Bundle(session, engine.columns, node, engine._slot, engine.spread)
+        if parent is None:
+            bundle.pool = engine._pool
+            bundle.start_from_incumbent()
+        else:
+            node.slot = bundle.centre = engine._slot()
+            bundle.start_from(parent)
+        for _ in range(20):
+            bundle.improve(math.inf)
+            missed = engine._search_cells(node, bundle, bundle.least - 1e-7 * bundle.total / session.n_clusters)
+            if missed is None:
+                return bundle
+            bundle.add_points(*missed)
+        raise AssertionError("the search still finds columns")
+
+
+def linear_optimum(y: np.ndarray, cells: tuple[Cell, ...]) -> float:
+    """min Σ c z: every row served once, a cell's columns at most as often as it counts; columns are all sets of rows."""
+    costs, rows, owner = [], [], []
+    for i, cell in enumerate(cells):
+        for chosen in range(1, 1 << len(y)):
+            member = np.array([chosen >> j & 1 for j in range(len(y))], dtype=bool)
+            point = np.clip(y[member].mean(axis=0), cell.lower, cell.upper)
+            costs.append(((y[member] - point) ** 2).sum())
+            rows.append(member)
+            owner.append(i)
+    serves = np.array(rows, dtype=float).T
+    uses = np.array([[float(i == k) for i in owner] for k in range(len(cells))])
+    counts = [cell.count for cell in cells]
+    found = linprog(costs, A_ub=uses, b_ub=counts, A_eq=serves, b_eq=np.ones(len(y)), method="highs")
+    return float(found.fun) if found.status == 0 else math.inf
+
+
+def small_rows(seed: int) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    n, d = int(rng.integers(5, 9)), int(rng.integers(1, 3))
+    x = rng.normal(size=(n, d)) if seed % 2 else rng.integers(0, 4, size=(n, d)) + 0.01 * rng.normal(size=(n, d))
+    return {"a": x[: n // 2], "b": x[n // 2 :]}
+
+
+@pytest.mark.parametrize("seed", range(16))
+def test_the_root_reaches_the_linear_programme_and_never_passes_it(seed: int) -> None:
+    prices = Prices(small_rows(seed), 2 + seed % 2)
+    root = prices.root
+    bundle = prices.priced(root, None)
+    best = linear_optimum(prices.y, root.cells)
+    size = best + 1e-9 * bundle.total
+    assert root.bound <= best + 1e-9 * size
+    assert bundle.value <= best + 1e-6 * bundle.total  # what the search has confirmed
+    assert root.bound >= best - 1e-5 * bundle.total
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_nodes_with_cells_and_counts_too(seed: int) -> None:
+    prices = Prices(small_rows(seed), 2 + seed % 2)
+    rng = np.random.default_rng(seed)
+    root, parent = prices.root, prices.priced(prices.root, None)
+    axis = int(rng.integers(prices.y.shape[1]))
+    least, most = prices.y[:, axis].min(), prices.y[:, axis].max()
+    for child in root.branch(0, axis, float(least + rng.uniform(0.3, 0.7) * (most - least))):
+        child.bound = 0.0
+        bundle = prices.priced(child, parent)
+        best = linear_optimum(prices.y, child.cells)
+        assert child.bound <= best + 1e-9 * (best + bundle.total)
+        if math.isfinite(best):
+            assert child.bound >= best - 1e-4 * bundle.total
