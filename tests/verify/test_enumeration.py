@@ -34,7 +34,6 @@ def test_tight_certificates_stay_tight(seed: int) -> None:
     assert report.lower_bound is not None
     assert Fraction(report.lower_bound) <= small.optimum
     assert report.lower_bound >= float(small.optimum) * (1 - 1e-3)
-    assert report.gap < 1e-3
 
 
 def test_one_site_checks_its_claims_and_the_bound_is_conditional() -> None:
