@@ -156,8 +156,8 @@ def test_data_as_people_have_it(run: Path, files: Path, tmp_path: Path) -> None:
 
 
 def test_weights_and_imputation(tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_text("x,w\n0,2\n1,2\n10,2\n,2\n")
-    (tmp_path / "b.csv").write_text("w,x\n2,11\n2,0.5\n")
+    (tmp_path / "a.csv").write_text("x,w\n0,1\n1,1\n10,2\n,1\n")
+    (tmp_path / "b.csv").write_text("w,x\n3,11\n1,0.5\n")
     nodes = ("--node", f"a={tmp_path / 'a.csv'}", "--node", f"b={tmp_path / 'b.csv'}")
     done = consentroid("fit", *nodes, "-k", 2, "--weights", "w", "--out", tmp_path / "run")
     assert done.returncode == 2
@@ -165,8 +165,8 @@ def test_weights_and_imputation(tmp_path: Path) -> None:
     done = consentroid("fit", *nodes, "-k", 2, "--weights", "w", "--impute", "--out", tmp_path / "run", "--json")
     result = as_json(done)
     assert result["features"] == ["x"]
-    assert sum(result["counts"]) == 12
-    assert result["scaling"]["fill"] == [pytest.approx((0 + 1 + 10 + 11 + 0.5) / 5)]
+    assert sum(result["counts"]) == 9
+    assert result["scaling"]["fill"] == [pytest.approx((0 + 1 + 20 + 33 + 0.5) / 8)]
     assert "node 'b' has its columns in another order" in done.stderr
 
 
