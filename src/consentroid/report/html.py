@@ -7,6 +7,7 @@ adds its own with `rows`.
 from __future__ import annotations
 
 import html
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -60,7 +61,7 @@ def render(
     good = result.get("certified") is True and not verdict_of(result).startswith(("Not", "Nothing"))
     parts = {
         "title": html.escape(_title(result)),
-        "verdict": html.escape(verdict_of(result)),
+        "verdict": re.sub(r"--[\w-]+", r"<span>\g<0></span>", html.escape(verdict_of(result))),
         "verdict_class": "good" if good else "open",
         "figures": _figures(result),
         "map": charts.cluster_map(result, rows) + charts.key(clusters),
