@@ -18,7 +18,7 @@ test-faults: $(VENV)/.installed-test
 	$(BIN)/pytest -m faults
 
 docs: $(VENV)/.installed-test
-	$(BIN)/mkdocs build --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
