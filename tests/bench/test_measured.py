@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from consentroid.bench import figures, growth, profile, published
-from consentroid.bench.markdown_tables import pages_of
+from consentroid.bench.markdown_tables import pages_of, put
 from consentroid.bench.runs import NoData, Run, in_sites, machine, measure, mixture, read_published, standardised
 from consentroid.cli.main import app
 from consentroid.core.errors import InvalidInput
@@ -246,3 +246,11 @@ def test_an_interrupt_keeps_what_was_measured(data: Path, tmp_path: Path, monkey
 def test_the_machine_has_no_name() -> None:
     told = machine()
     assert set(told) == {"cores", "processor", "system", "python", "consentroid", "packages", "load"}
+
+
+def test_a_page_gets_new_tables_between_its_marks() -> None:
+    page = "before\n<!-- growth -->\nold\n<!-- end -->\nafter\n<!-- other -->\nkept\n<!-- end -->\n"
+    changed = put(page, "growth", r"| new \1 |")
+    assert changed == page.replace("old\n", "\n| new \\1 |\n\n")
+    with pytest.raises(InvalidInput, match="profile"):
+        put(page, "profile", "")

@@ -1,19 +1,23 @@
 """What a benchmark wrote as JSON, as the Markdown tables of the pages in docs/.
 
-    python -m consentroid.bench.markdown_tables FILE
+    python -m consentroid.bench.markdown_tables FILE [--into PAGE] [--mark NAME]
 
 knows the files of `consentroid replay --out`, and of `bench figures`, `published`, `growth` and `profile` with `--out`.
+With `--into` the tables replace what stands between <!-- NAME --> and <!-- end --> in a page; NAME is the benchmark's
+unless given.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
-import sys
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from ..core.errors import InvalidInput
 from ..paper.replay import METHODS, Record
 from ..paper.results import PAPER, PAPER_MEAN
 from . import figures, growth, profile, published
@@ -25,7 +29,7 @@ def pages_of(told: Any) -> Iterator[str]:
         yield replay_table([Record(**entry) for entry in told])
         return
     machine = told["machine"]
-    yield f"{told['date']}, {machine['cores']} cores ({machine['processor']}), load {machine['load']}"
+    yield f"Measured {told['date']}, {machine['cores']} cores ({machine['processor']}), load {machine['load']}."
     if told["bench"] == "figures":
         held = figures.held_in(told)
         yield "\n".join(figures.summary(held))
@@ -63,5 +67,28 @@ def _row(name: str, method: str, records: list[Record], paper: dict[str, tuple[f
     return f"| {name} | {len(records)} | {method} | {cells} | {theirs} |"
 
 
+def put(page: str, mark: str, text: str) -> str:
+    """The page with its marked part replaced."""
+    part = re.compile(rf"(<!-- {re.escape(mark)} -->\n).*?(<!-- end -->)", re.S)
+    if not part.search(page):
+        raise InvalidInput(f"the page has no part between <!-- {mark} --> and <!-- end -->")
+    return part.sub(lambda found: f"{found[1]}\n{text}\n\n{found[2]}", page, count=1)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("file", type=Path)
+    parser.add_argument("--into", type=Path, metavar="PAGE")
+    parser.add_argument("--mark", metavar="NAME")
+    given = parser.parse_args()
+    told = json.loads(given.file.read_text(encoding="utf-8"))
+    text = "\n\n".join(pages_of(told))
+    if given.into is None:
+        print(text)
+        return
+    mark = given.mark or ("replay" if isinstance(told, list) else told["bench"])
+    given.into.write_text(put(given.into.read_text(encoding="utf-8"), mark, text), encoding="utf-8")
+
+
 if __name__ == "__main__":
-    print("\n\n".join(pages_of(json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")))))
+    main()

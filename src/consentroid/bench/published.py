@@ -167,41 +167,39 @@ def grid_of(solved: Sequence[Solved]) -> Grid:
         "Published problems: ours beside SOS-SDP and CG+DCA",
         (
             "problem", "rows × features", "cost", "seconds", "CPU s", "root gap", "nodes", "gap", "check s",
-            "SOS-SDP s", "root gap", "nodes", "gap", "CG+DCA s", "root gap", "nodes", "gap",
+            *(f"{solver}: s, root gap, nodes, gap" for solver in SOLVERS),
         ),
         caption="seconds of the whole call by the clock, 3 sites, asked: gap 0.01 %; check: the independent checker, "
         "all rows; † not proven in the time given; ✗ refuted, or a cheaper clustering is known",
     )  # fmt: skip
     for one in solved:
         run, reported = one.run, one.problem.reported
-        bad = run.verified is False and "refuted" in run.note
-        mark = ("✗" if bad or one.too_dear else "") + ("" if run.proven else "†")
-        cells = [
-            one.problem.name + mark,
-            f"{run.n_rows:,} × {run.n_features}",
-            f"{run.upper:.7g}",
-            grids.seconds(run.seconds),
-            grids.seconds(run.cpu_seconds),
-            grids.gap(run.root_gap),
-            str(run.tree_nodes),
-            grids.gap(run.gap),
-            grids.seconds(run.verify_seconds),
-        ]
-        for solver in SOLVERS:
-            cells += _theirs(reported.get(solver))
-        grid.add(cells)
+        refuted = run.verified is False and "refuted" in run.note
+        mark = ("✗" if refuted or one.too_dear else "") + ("" if run.proven else "†")
+        grid.add(
+            [
+                one.problem.name + mark,
+                f"{run.n_rows:,} × {run.n_features}",
+                f"{run.upper:.7g}",
+                grids.seconds(run.seconds),
+                grids.seconds(run.cpu_seconds),
+                grids.gap(run.root_gap),
+                str(run.tree_nodes),
+                grids.gap(run.gap),
+                grids.seconds(run.verify_seconds),
+                *(_theirs(reported.get(solver)) for solver in SOLVERS),
+            ]
+        )
     return grid
 
 
-def _theirs(reported: Reported | None) -> list[str]:
+def _theirs(reported: Reported | None) -> str:
     if reported is None:
-        return ["", "", "", ""]
-    return [
-        ("> " if reported.out_of_time else "") + grids.seconds(reported.seconds),
-        grids.gap(reported.root_gap),
-        "–" if reported.tree_nodes is None else str(reported.tree_nodes),
-        grids.gap(reported.final_gap),
-    ]
+        return ""
+    taken = ("> " if reported.out_of_time else "") + grids.seconds(reported.seconds)
+    if reported.root_gap is None:
+        return taken
+    return f"{taken}, {grids.gap(reported.root_gap)}, {reported.tree_nodes}, {grids.gap(reported.final_gap)}"
 
 
 def summary(solved: Sequence[Solved]) -> list[str]:
