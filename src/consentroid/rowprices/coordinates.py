@@ -42,7 +42,7 @@ class Axes:
 
     @classmethod
     def of(cls, origin: Array, basis: Array, variance: float) -> Axes:
-        scale = 2.0 ** -round(0.5 * math.log2(variance)) if variance > 1e-280 else 1.0
+        scale = 2.0 ** -max(min(round(0.5 * math.log2(variance)), 500), -500) if variance > 0.0 else 1.0
         basis = np.ascontiguousarray(basis)
         deviation = float(np.linalg.norm(basis.T @ basis - np.eye(len(basis))))
         identity = bool(np.array_equal(basis, np.eye(len(basis))))

@@ -126,12 +126,13 @@ def _located(certificate: Certificate, name: str, x: Array) -> tuple[Array, Arra
 
 def _cost(x: Array, w: Array, centroids: Array) -> tuple[float, float]:
     """Σ w min_k |x − m_k|², rounded down and up: all terms are positive."""
-    nearest = np.full(len(x), np.inf)
+    nearest, same = np.full(len(x), np.inf), np.zeros(len(x), dtype=bool)
     for centroid in centroids:
+        same |= (x == centroid).all(axis=1)
         nearest = np.minimum(nearest, ((x - centroid) ** 2).sum(axis=1))
     cost = math.fsum(w * nearest)
     margin = 2.0 * (x.shape[1] + 8) * UNIT
-    tiny = (len(x) + math.fsum(w)) * 1e-300 if cost > 0.0 else 0.0
+    tiny = 0.0 if same.all() else (len(x) + math.fsum(w)) * 1e-300  # squares may underflow to 0
     return max(cost * (1.0 - margin) - tiny, 0.0), cost * (1.0 + margin) + tiny
 
 

@@ -138,7 +138,13 @@ def assign_rows(x, w, stride, candidates, first, last, costs, counts, offsets, s
                     squared += (x[j, d] - centroids[k, d]) ** 2
                 if squared < best:
                     best, at = squared, k
-            cost += w[j] * best
+            term = w[j] * best
+            if not term > 1e-290:  # underflow: a row that is not its centroid costs something
+                for d in range(n_features):
+                    if x[j, d] != centroids[at, d]:
+                        term += 1e-300
+                        break
+            cost += term
             counts[c, at] += w[j]
             spreads[c, at] += w[j] * best
             for d in range(n_features):
