@@ -26,6 +26,7 @@ SERIOUS = 0.05  # share of the promised increase that makes a step serious
 TRIM_STEPS = 12
 NEW_COLUMNS = 15
 SCATTERED = 64  # random starts of a step
+PROBES = 6  # times as many before a search
 PATIENCE = 4  # steps that promise nothing before the prices count as optimal
 DRAW_EVERY = 4
 
@@ -130,6 +131,17 @@ class Bundle:
     def _spare_slot(self) -> int:
         """The old centre's slot, unless a proof rests on its prices."""
         return self.new_slot() if self.centre == self.node.slot and self.node.trees else self.centre
+
+    def probe(self) -> None:
+        """Look for columns from many more points before a search, which would find them at a far higher price."""
+        assert self.session.centroids is not None
+        centroids = self.session.axes.forward(self.session.centroids)
+        starts = np.concatenate([self.pool, *(self._scattered(centroids) for _ in range(PROBES))])
+        starts = self.node.clipped(starts, self.node.cell_of(starts))
+        before = self.value
+        self._evaluate(self.centre, starts, self.columns.costs - self.column_prices)
+        self._take_stock()
+        self.optimal &= self.value >= before - 1e-9 * abs(before)
 
     def add_points(self, points: Array, cell: int) -> None:
         """Columns that the search of a cell found: the value was too high."""

@@ -57,6 +57,8 @@ class Engine:
             session.stop_reason = StopReason.GAP if session.proven else StopReason.EXHAUSTED
         except OutOfTime:
             session.stop_reason = StopReason.TIME_LIMIT
+            if session.centroids is None:
+                self._find_any_incumbent()
         except KeyboardInterrupt:
             session.stop_reason = StopReason.INTERRUPTED
             if session.centroids is None:
@@ -108,6 +110,10 @@ class Engine:
         while True:
             if bundle.value < session.cutoff and node.path:
                 return  # it must be branched anyway, and its parent's bound holds
+            before = bundle.value
+            bundle.probe()
+            if bundle.value < min(before, self._goal()) - 1e-9 * session.upper_y:
+                bundle.improve(self._goal(), np.inf if node.path else self._search_at)
             session.enter("search")
             slack = bundle.value - session.cutoff
             slack -= min(0.5 * slack, 4e-11 * bundle.total)  # what the certificate's own rounding takes off
@@ -118,9 +124,12 @@ class Engine:
                 slack = max(slack, generous)
             targets = bundle.least - slack / session.n_clusters
             missed = self._search_cells(node, bundle, targets)
-            if missed is None:
+            if missed is None and (node.bound >= session.enough or bundle.optimal):
                 return
             session.enter("prices")
+            if missed is None:  # there is a bound; the prices can still be better
+                bundle.improve(self._goal())
+                continue
             bundle.add_points(*missed)
             bundle.improve(self._goal(), np.inf if node.path else self._search_at)
 
@@ -206,6 +215,12 @@ class Engine:
             self._locate(Axes.plain(session.domain.n_features))
         self._pool = session.axes.forward(self._pool)
         session.note()
+
+    def _find_any_incumbent(self) -> None:
+        """For want of time: points along the diagonal of the domain."""
+        share = ((np.arange(self.session.n_clusters) + 0.5) / self.session.n_clusters)[:, None]
+        domain = self.session.domain
+        evaluate(self.session, ((1.0 - share) * domain.lower + share * domain.upper)[None])
 
     def _locate(self, axes: Axes) -> None:
         query = PriceQuery(0, coordinates=axes.coordinates)

@@ -97,14 +97,9 @@ class Cuts:
 
     @classmethod
     def of(cls, cuts: list[Cut]) -> Cuts:
-        kind, axis, side, at, mu = zip(*cuts, strict=True) if cuts else ((), (), (), (), ())
-        return cls(
-            np.array(kind, dtype=np.int64),
-            np.array(axis, dtype=np.int64),
-            np.array(side, dtype=np.int64),
-            np.array(at, dtype=float),
-            np.array(mu, dtype=float),
-        )
+        table = np.array(cuts, dtype=float).reshape(-1, 5).T.copy()
+        kind, axis, side = table[:3].astype(np.int64)
+        return cls(kind, axis, side, table[3], table[4])
 
 
 @dataclass(frozen=True)

@@ -2,19 +2,21 @@
 
 A group is the set of rows behind a number. With fewer than `least` rows it is *small*:
 
-* Trimmed steps, columns, counts and offsets of candidates prove nothing: a small group is left out. Costs stay whole.
-* In-rows of a box are treated as undecided rows if they are few: they could be. Their quadratic I is told no more
-  (0 ≥ is no claim about it), and every cut is raised by μ max(0, −min I), the most they can pay:
+* Steps of trimmed Lloyd and columns may be made of any rows: a small group is widened to the `least` rows with the
+  least d − λ, where these together still gain; otherwise it is left out.
+* Counts and offsets of candidates prove nothing: those of a small cluster are left out. Costs stay whole.
+* In-rows of a box are treated as undecided rows if they are few: they could be. Their quadratic I is told no more (0
+  claims nothing), and every cut is raised by μ max(0, −min I), the most that they can pay:
       Σ_in w s(y − T) − μ I(m)  ≤  Σ_in w s(y − T) + μ max(0, −min I).
-* Undecided rows, if they are few, contribute a constant to the minorant in place of their own quadratic. A row of S has
-  d = |y − m|² with a ≤ d < λ, and ψ = d − λ + Σ_d 2 θ_d (u − δ)_d δ_d ≥ a − λ − 2 θ √λ |h|, so all of them together
-      ≥ −(Σ_und w (λ − a) + 2 θ |h| Σ_und w √λ),
-  rounded outward to a power of two; what they add to cuts, their weight and worth are rounded up to powers of two as
-  well. Where to split is then answered by the box's own widths, which everybody knows.
+* Undecided rows that count in the minorant, if they are few, contribute a constant in place of their own quadratic,
+  rounded outward to a power of two. An undecided row contributes p or more (`kernels/boxes.py`); an in-row has d < λ,
+      ψ = d − λ + Σ_d 2 θ_d (u − δ)_d δ_d  ≥  −λ − 2 θ √λ |h|.
+* What few undecided rows add to cuts is told as one power of two for all cuts with the same μ; their weight and worth
+  are rounded up to powers of two as well. (Among many undecided rows a cut may rest on few: docs/disclosure.md.)
+* Where to split is answered by the box's own widths if the rows are few; those everybody knows.
 
-What few rows say is thus known within a factor of two, and in sums over all of them only. Everything here works on the
-sums that the kernels return; `groups` holds, for each box: number of in-rows, number of undecided rows, Σ_in w λ,
-Σ_in w √λ, Σ_und w (λ − a), Σ_und w √λ.
+Everything here works on the sums that the kernels return; `groups` holds, for each box: numbers of in-rows, of
+undecided rows, and of those that count in the minorant; Σ_in w λ, Σ_in w √λ; Σ w max(0, −p) over the undecided rows.
 """
 
 from __future__ import annotations
@@ -24,10 +26,10 @@ from numpy.typing import NDArray
 
 from ..core.arrays import Array
 from ..core.search import MULTIPLES, SHIFT
-from ..protocol.messages import BoxSums, Claim, ClaimSums, Evaluated, Examine, Trimmed
+from ..protocol.messages import BoxSums, Claim, ClaimSums, Evaluated, Examine
 
 EPS = 2.0**-52
-N_INSIDE, N_UNDECIDED, INSIDE_PRICES, INSIDE_ROOTS, WORTH, ROOTS = range(6)
+N_INSIDE, N_UNDECIDED, N_ACTIVE, INSIDE_PRICES, INSIDE_ROOTS, DEPTH = range(6)
 N_GROUPS = 6
 Counts = NDArray[np.int64] | Array
 
@@ -56,15 +58,15 @@ class Guard:
 
     # ------------------------------------------------------------------ what proves nothing
 
-    def trimmed(self, sums: Trimmed, rows: Counts) -> Trimmed:
-        """`rows` at each point; a small group is left out."""
-        few = self._few(rows)
-        self.note(np.where(few, 0, rows))
-        if not few.any():
-            return sums
-        return Trimmed(
-            np.where(few, 0.0, sums.values), np.where(few, 0.0, sums.weights), np.where(few[:, None], 0.0, sums.offsets)
-        )
+    def widened(self, gains: Array, weights: Array) -> NDArray[np.int64] | None:
+        """Rows in place of a small group: the `least` rows with the least d − λ, or None where they gain nothing."""
+        if len(gains) < self.least:
+            return None
+        rows = np.argpartition(gains, self.least - 1)[: self.least]
+        if not float(weights[rows] @ gains[rows]) < 0.0:
+            return None
+        self.note(np.array([self.least]))
+        return np.sort(rows)
 
     def evaluated(self, sums: Evaluated, rows: Counts) -> Evaluated:
         """`rows` in each cluster (C, K). Small clusters are left out, and the smallest of the others too where few rows
@@ -87,86 +89,94 @@ class Guard:
     # ------------------------------------------------------------------ boxes
 
     def examined(self, request: Examine, sums: BoxSums, groups: Array, weight_of_all: float = np.inf) -> BoxSums:
-        inside, undecided = self._small_boxes(groups)
-        if not (inside.any() or undecided.any()):
+        if self.least <= 1:
             return sums
+        inside, undecided, active = self._small_boxes(groups)
         width, half = request.upper - request.lower, _half(request.lower, request.upper)
         mu = np.array(MULTIPLES) * (width * request.steepness[:, None])[:, :, None]  # (B, D, n_mu)
-        centre = 0.5 * (request.lower + request.upper)
-        lower, upper = request.lower, request.upper
+        centre, lower, upper = 0.5 * (request.lower + request.upper), request.lower, request.upper
         at = np.stack([np.stack([lower, centre, upper], -1), np.stack([upper, centre, lower], -1)], axis=2)
-        sign = np.array([1.0, -1.0])[:, None]
-        cuts, insides = sums.cuts + 0.0, sums.insides + 0.0
-        paid = np.where(inside, _paid(insides, half), 0.0)[:, None, None]
-        cuts = np.where(inside[:, None, None, None, None], _up(cuts + _up(mu * paid)[:, :, None, None, :]), cuts)
-        insides[inside] = 0.0
+        paid = np.where(inside, _paid(sums.insides, half), 0.0)[:, None, None]
+        raised = _up(sums.cuts + _up(mu * paid)[:, :, None, None, :])
+        cuts = np.where(inside[:, None, None, None, None], raised, sums.cuts)
+        insides = np.where(inside[:, None], 0.0, sums.insides)
         offset, inner = insides[:, 1:-1, None, None], insides[:, 0, None, None, None]
-        known = sign * (offset + inner * (centre[:, :, None, None] - at))
-        size = np.abs(offset) + inner * width[:, :, None, None]
-        rest = np.maximum(cuts - known[..., None], 0.0) + 8 * EPS * (size[..., None] + np.abs(cuts))
-        few = undecided
-        most = power_above(rest.max(axis=(1, 2, 3)))  # (B, n_mu): one number for all axes, sides and thresholds
-        cuts[few] = _up(known[few][..., None] + 4 * EPS * size[few][..., None] + most[few][:, None, None, None, :])
+        known = np.array([1.0, -1.0])[:, None] * (offset + inner * (centre[:, :, None, None] - at))
+        size = (np.abs(offset) + inner * width[:, :, None, None])[..., None]
+        rest = np.maximum(cuts - known[..., None], 0.0) + 8 * EPS * (size + np.abs(cuts))
+        rest = 1.25 * coarse_above(rest)  # a claim in between, rounded once, is not worse than their secant
         weight = sums.undecided + np.where(inside, sums.insides[:, 0], 0.0)
-        worth = _up(sums.worth + np.where(inside, groups[:, INSIDE_PRICES], 0.0))
         others = np.maximum(weight_of_all - insides[:, 0], weight)  # no more than there are
-        weight = np.where(few, np.minimum(power_above(weight), others), weight)
+        weight = np.where(undecided, np.minimum(power_above(weight), others), weight)
+        worth = _up(sums.worth + np.where(inside, groups[:, INSIDE_PRICES], 0.0))
         return BoxSums(
-            minorants=self._minorants(sums.minorants, insides, groups, half, request.held, inside, few),
+            minorants=self._minorants(sums.minorants, insides, half, request.held, active, weight_of_all),
             insides=insides,
             undecided=weight,
-            worth=np.where(few, power_above(worth), worth),
-            cuts=cuts,
-            scores=np.where(few[:, None], weight[:, None] * width**2, sums.scores),
+            worth=np.where(undecided, power_above(worth), worth),
+            cuts=np.where(undecided[:, None, None, None, None], _up(known[..., None] + 4 * EPS * size + rest), cuts),
+            scores=np.where(undecided[:, None], weight[:, None] * width**2, sums.scores),
         )
 
-    def claimed(self, request: Claim, sums: ClaimSums, groups: Array) -> ClaimSums:
-        inside, undecided = self._small_boxes(groups)
-        if not (inside.any() or undecided.any()):
+    def claimed(self, request: Claim, sums: ClaimSums, groups: Array, weight_of_all: float = np.inf) -> ClaimSums:
+        if self.least <= 1:
             return sums
+        inside, undecided, active = self._small_boxes(groups)
         half, centre = _half(request.lower, request.upper), 0.5 * (request.lower + request.upper)
-        cuts, insides, box, axis = sums.cuts + 0.0, sums.insides + 0.0, request.cut_box, request.cut_axis
-        paid = np.where(inside, _paid(insides, half), 0.0)
-        cuts = np.where(inside[box], _up(cuts + request.cut_mu * paid[box]), cuts)
-        insides[inside] = 0.0
-        sign = np.where(request.cut_side == 0, 1.0, -1.0)
-        offset, weight = insides[box, 1 + axis], insides[box, 0]
-        known = sign * (offset + weight * (centre[box, axis] - request.cut_at))
-        size = np.abs(offset) + weight * np.abs(centre[box, axis] - request.cut_at)
+        box, axis = request.cut_box, request.cut_axis
+        paid = np.where(inside, _paid(sums.insides, half), 0.0)
+        cuts = np.where(inside[box], _up(sums.cuts + request.cut_mu * paid[box]), sums.cuts)
+        insides = np.where(inside[:, None], 0.0, sums.insides)
+        offset, inner = insides[box, 1 + axis], insides[box, 0]
+        known = np.where(request.cut_side == 0, 1.0, -1.0) * (offset + inner * (centre[box, axis] - request.cut_at))
+        size = np.abs(offset) + inner * np.abs(centre[box, axis] - request.cut_at)
         rest = np.maximum(cuts - known, 0.0) + 8 * EPS * (size + np.abs(cuts))
-        cuts = np.where(undecided[box], _up(known + 4 * EPS * size + power_above(rest)), cuts)
-        minorants = self._minorants(sums.minorants, insides, groups, half, request.held, inside, undecided)
+        minorants = self._minorants(sums.minorants, insides, half, request.held, active, weight_of_all)
+        cuts = np.where(undecided[box], _up(known + 4 * EPS * size + coarse_above(rest)), cuts)
         return ClaimSums(minorants, insides, cuts)
 
     def _few(self, rows: Counts) -> NDArray[np.bool_]:
         return np.asarray((np.asarray(rows) > 0) & (np.asarray(rows) < self.least))
 
-    def _small_boxes(self, groups: Array) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-        """Boxes whose in-rows are few and join the undecided; boxes whose undecided rows are few after that."""
+    def _small_boxes(self, groups: Array) -> tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.bool_]]:
+        """Boxes whose in-rows are few and join the undecided; after that, boxes whose undecided rows are few, and boxes
+        where few of them count in the minorant."""
         inside = self._few(groups[:, N_INSIDE])
-        together = groups[:, N_UNDECIDED] + np.where(inside, groups[:, N_INSIDE], 0.0)
-        undecided = self._few(together)
+        joined = np.where(inside, groups[:, N_INSIDE], 0.0)
+        undecided = self._few(groups[:, N_UNDECIDED] + joined)
+        active = self._few(groups[:, N_ACTIVE] + joined)
         self.note(np.where(inside, 0.0, groups[:, N_INSIDE]))
-        self.note(np.where(undecided, 0.0, together))
-        return inside, undecided
+        self.note(np.where(undecided, 0.0, groups[:, N_UNDECIDED] + joined))
+        self.note(np.where(active, 0.0, groups[:, N_ACTIVE] + joined))
+        return inside, undecided, active
 
     def _minorants(
         self,
         minorants: Array,
         insides: Array,
-        groups: Array,
         half: Array,
         held: NDArray[np.bool_],
-        inside: NDArray[np.bool_],
         few: NDArray[np.bool_],
+        most: float,
     ) -> Array:
-        """Few undecided rows as a constant; `insides` is 0 where the in-rows are among them."""
-        reach = 2.0 * SHIFT * np.sqrt((np.where(held, 0.0, half) ** 2).sum(axis=1)) * (1.0 + 8 * EPS)
-        worth = groups[:, WORTH] + reach * groups[:, ROOTS]
-        worth += np.where(inside, groups[:, INSIDE_PRICES] + reach * groups[:, INSIDE_ROOTS], 0.0)
-        loose = insides + 0.0
-        loose[:, -1] -= power_above(worth * (1.0 + 64 * EPS * (half.shape[1] + self.least)))
-        loose[:, -1] -= 2 * EPS * np.abs(loose[:, -1])
+        """Few undecided rows by a coarse quadratic; `insides` is 0 where the in-rows are among them."""
+        if not few.any():
+            return minorants
+        theta = np.where(held, 0.0, SHIFT)
+        rest, doubt = minorants - insides, 16 * self.least * EPS * (np.abs(minorants) + np.abs(insides))
+        coarse = np.empty_like(rest)
+        coarse[:, 0] = np.minimum(power_above(rest[:, 0]), np.maximum(most - insides[:, 0], 0.0))
+        grid = power_above(np.abs(rest[:, 1:-1]).max(axis=1, keepdims=True)) / 4.0
+        with np.errstate(divide="ignore", invalid="ignore"):
+            coarse[:, 1:-1] = np.where(grid > 0.0, np.trunc(rest[:, 1:-1] / grid) * grid, 0.0)
+        lost = (2.0 * (1.0 - theta) * (np.abs(rest - coarse) + doubt)[:, 1:-1] * half).sum(axis=1)
+        heavier = np.maximum(coarse[:, 0] - rest[:, 0] + doubt[:, 0], 0.0)
+        lost += heavier * ((1.0 - 2.0 * theta) * half**2).sum(axis=1)
+        least = rest[:, -1] - doubt[:, -1] - lost * (1.0 + 64 * EPS)
+        coarse[:, -1] = -coarse_above(np.maximum(-least, 0.0) * (1.0 + 4 * EPS))
+        loose = insides + coarse
+        size = np.abs(loose)
+        loose[:, -1] -= 4 * EPS * (size[:, -1] + (size[:, :1] * half**2 + 2.0 * size[:, 1:-1] * half).sum(axis=1))
         return np.where(few[:, None], loose, minorants)
 
 
@@ -179,6 +189,16 @@ def power_above(values: Array) -> Array:
     mantissa, exponent = np.frexp(np.maximum(values, 0.0))
     power = np.ldexp(1.0, np.where(mantissa == 0.5, exponent - 1, exponent))
     return np.asarray(np.where(mantissa == 0.0, 0.0, power))
+
+
+def coarse_above(values: Array) -> Array:
+    """Rounded up to three binary digits: at most a quarter too much.
+
+    >>> coarse_above(np.array([0.0, 1.0, 1.01, 6.7])).tolist()
+    [0.0, 1.0, 1.25, 7.0]
+    """
+    mantissa, exponent = np.frexp(np.maximum(values, 0.0))
+    return np.asarray(np.ldexp(np.ceil(mantissa * 8.0) / 8.0, exponent))
 
 
 def _half(lower: Array, upper: Array) -> Array:

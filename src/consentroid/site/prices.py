@@ -39,7 +39,7 @@ from ..protocol.messages import (
 )
 from .blocks import Blocks
 from .guard import N_GROUPS, Guard
-from .kernels.boxes import EPS, OFFSET, claim_boxes, examine_boxes
+from .kernels.boxes import EPS, OFFSET, TINY, claim_boxes, examine_boxes
 from .kernels.columns import column_sums, members_of, move_prices, priced_columns, trim_step, two_nearest
 
 MOST_REMEMBERED = 32_000_000  # undecided rows kept for boxes whose children may come; the oldest are forgotten
@@ -93,7 +93,10 @@ class PricedRows:
     def locate(self, request: Coordinates) -> Located:
         """y = (x − origin) · basis · scale, and what rounding it can cost (docs/numerics.md)."""
         offset = self.x - request.origin
-        y = (offset @ request.basis) * request.scale
+        y = np.zeros_like(offset)
+        for d in range(len(request.origin)):  # in this order: a checker then has the very same numbers
+            y += offset[:, d : d + 1] * request.basis[d]
+        y *= request.scale
         if not np.isfinite(y).all():
             raise NodeRefused("rows overflow in the coordinates asked for")
         self.blocks = Blocks.of(y)
@@ -134,7 +137,7 @@ class PricedRows:
 
     def total(self, prices: Array) -> float:
         """Σ w λ, rounded down: all terms are positive."""
-        return float(self.weights @ prices) * (1.0 - (len(prices) + 8) * 2 * EPS)
+        return max(float(self.weights @ prices) * (1.0 - (len(prices) + 8) * 2 * EPS) - TINY, 0.0)
 
     def _slot(self, slot: int) -> Array:
         if slot not in self.slots:
@@ -159,8 +162,12 @@ class PricedRows:
         for q, point in enumerate(request.points):
             n, *sums[:, q] = members_of(self.y, self.weights, prices, centre, self.blocks.starts, self.blocks.low,
                                         self.blocks.high, dearest, point, found)  # fmt: skip
-            if self.guard.small(n):  # any set of rows is a column
-                n, sums[:, q] = 0, 0.0
+            if self.guard.small(n):
+                rows = self._widened(point, prices)
+                parts.append(rows)
+                w, squared = self.weights[rows], ((self.y[rows] - point) ** 2).sum(axis=1)
+                sums[:, q] = w @ squared, w.sum(), w @ prices[rows], w @ centre[rows]
+                continue
             parts.append(found[:n].copy())
         self.ends = np.cumsum([len(part) for part in parts], dtype=np.int64)
         self.members = np.concatenate(parts) if parts else np.empty(0, np.int64)
@@ -182,7 +189,18 @@ class PricedRows:
                       first, last, values, weights, offsets)  # fmt: skip
 
         in_parallel(work, n, self.pool)
-        return self.guard.trimmed(Trimmed(values, weights, offsets), fewest_rows(weights, self.weights))
+        fewest = fewest_rows(weights, self.weights)
+        for p in np.flatnonzero((fewest > 0) & (fewest < self.guard.least)):
+            rows = self._widened(points[p], prices)
+            w, by = self.weights[rows], self.y[rows] - points[p]
+            values[p], weights[p], offsets[p] = w @ ((by**2).sum(axis=1) - prices[rows]), w.sum(), w @ by
+        self.guard.note(fewest[fewest >= self.guard.least])
+        return Trimmed(values, weights, offsets)
+
+    def _widened(self, point: Array, prices: Array) -> Indices:
+        """Rows in place of a group that is too small to be reported; possibly none."""
+        rows = self.guard.widened(((self.y - point) ** 2).sum(axis=1) - prices, self.weights)
+        return np.empty(0, np.int64) if rows is None else rows
 
     # ------------------------------------------------------------------ boxes
 
@@ -235,7 +253,7 @@ class PricedRows:
                         groups)  # fmt: skip
 
         in_parallel(work, n, self.pool)
-        return self.guard.claimed(request, out, groups)
+        return self.guard.claimed(request, out, groups, float(self.weights.sum()))
 
     def _parent(self, key: int) -> Remembered:
         known = self._boxes.get(key)

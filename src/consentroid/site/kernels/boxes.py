@@ -28,6 +28,7 @@ import numpy as np
 from ...core.compile import entry, kernel
 
 EPS = 2.0**-52
+TINY = 1e-290  # more than all underflow in a site's sums: an operation loses 5e-324, times a weight
 # places in a box's row of in-sums: how many, levels of shifts, weight, constant, Σ w λ, Σ w √λ; then offset, centre
 N_IN, LEVELS, WEIGHT, CONSTANT, PRICES, ROOTS, OFFSET = 0, 1, 2, 3, 4, 5, 6
 
@@ -102,10 +103,12 @@ def in_margin(sums, n_features):
 
 @kernel
 def minorant(y, w, lam, centre, half, theta, kept, left, sums, out):
-    """(W, V, C) of the joint minorant into `out`; C is rounded down for the whole box."""
+    """(W, V, C) of the joint minorant into `out`; C is rounded down for the whole box. Returns how many undecided rows
+    count in it, and Σ w max(0, −p) over them: the least that they can contribute, with its sign turned."""
     n_features = len(centre)
     small = (4 * n_features + 16) * EPS
     weight, constant, magnitude = sums[WEIGHT], sums[CONSTANT], 0.0
+    active, depth = 0, 0.0
     for d in range(n_features):
         out[1 + d] = sums[OFFSET + d]
     for r in range(left):
@@ -125,6 +128,8 @@ def minorant(y, w, lam, centre, half, theta, kept, left, sums, out):
             continue
         s = 1.0 if P <= 0.0 else min(1.0, -p / (P - p) * (1.0 + 8.0 * EPS))
         top = max(P, 0.0)
+        active += 1
+        depth -= w[j] * p
         weight += w[j] * s
         constant += w[j] * s * (at - top)
         magnitude += w[j] * s * (size + top)
@@ -134,7 +139,8 @@ def minorant(y, w, lam, centre, half, theta, kept, left, sums, out):
         magnitude + sums[PRICES]
     )
     out[0] = weight
-    out[1 + n_features] = constant - margin
+    out[1 + n_features] = constant - margin - (TINY if weight > 0.0 else 0.0)
+    return active, depth
 
 
 @kernel
@@ -143,7 +149,7 @@ def inside(sums, n_features, out):
     out[0] = sums[WEIGHT]
     for d in range(n_features):
         out[1 + d] = sums[OFFSET + d]
-    out[1 + n_features] = sums[CONSTANT] - in_margin(sums, n_features) * sums[PRICES]
+    out[1 + n_features] = sums[CONSTANT] - in_margin(sums, n_features) * sums[PRICES] - (TINY if out[0] > 0.0 else 0.0)
 
 
 @kernel
@@ -161,7 +167,7 @@ def cut_sum(y, w, lam, axis, side, at, mu, centre, kept, left, a, sums):
             total += w[j] * (reach + paid)
     size += abs(sums[OFFSET + axis]) + sums[WEIGHT] * abs(centre[axis] - at)
     margin = in_margin(sums, n_features) * (sums[ROOTS] + sums[WEIGHT] * abs(centre[axis] - at))
-    return total + margin + (left + 32.0) * 4.0 * EPS * size
+    return total + margin + (left + 32.0) * 4.0 * EPS * size + TINY
 
 
 @kernel
@@ -194,22 +200,18 @@ def cut_grid(y, w, lam, lo, hi, centre, steepness, multiples, kept, left, a, sum
                             grid[i, k] += w[j] * v
             around = abs(sums[OFFSET + d]) + sums[WEIGHT] * width
             margin = in_margin(sums, n_features) * (sums[ROOTS] + sums[WEIGHT] * width)
-            margin += (left + 32.0) * 4.0 * EPS * (reaches + owed + around)
+            margin += (left + 32.0) * 4.0 * EPS * (reaches + owed + around) + TINY
             for i in range(3):
                 for k in range(n_mu):
                     grid[i, k] += margin
 
 
 @kernel
-def describe_groups(w, lam, kept, left, a, sums, out):
-    """How many rows are in and undecided, and what they are worth: for `site/guard.py`; sums are rounded up."""
-    worth, roots = 0.0, 0.0
-    for r in range(left):
-        worth += w[kept[r]] * (lam[kept[r]] - a[r])
-        roots += w[kept[r]] * np.sqrt(lam[kept[r]])
+def describe_groups(left, active, depth, sums, out):
+    """How many rows are in, undecided, and count in the minorant, and what they can pay at most: `site/guard.py`."""
     up = 1.0 + 8.0 * EPS * (left + sums[N_IN] + sums[LEVELS] + 16.0)
-    out[0], out[1] = sums[N_IN], left
-    out[2], out[3], out[4], out[5] = sums[PRICES] * up, sums[ROOTS] * up, worth * up, roots * up
+    out[0], out[1], out[2] = sums[N_IN], left, active
+    out[3], out[4], out[5] = sums[PRICES] * up, sums[ROOTS] * up, depth * up
 
 
 @kernel
@@ -268,7 +270,7 @@ def examine_boxes(
         else:
             left = classify(y, w, lam, lo, hi, centre, rows[starts[b] :], lengths[b], sums, a, kept)
         kept_lengths[b] = left
-        minorant(y, w, lam, centre, half, theta, kept, left, sums, minorants[b])
+        active, depth = minorant(y, w, lam, centre, half, theta, kept, left, sums, minorants[b])
         inside(sums, n_features, insides[b])
         weight, profit = 0.0, 0.0
         for r in range(left):
@@ -277,7 +279,7 @@ def examine_boxes(
         undecided[b], worth[b] = weight, profit * (1.0 + (left + 8.0) * 2.0 * EPS)
         cut_grid(y, w, lam, lo, hi, centre, steepness[b], multiples, kept, left, a, sums, cuts[b])
         split_scores(y, w, lam, lo, hi, kept, left, a, scores[b])
-        describe_groups(w, lam, kept, left, a, sums, groups[b])
+        describe_groups(left, active, depth, sums, groups[b])
 
 
 @entry
@@ -309,8 +311,8 @@ def claim_boxes(
                 rows[near] = j
                 near += 1
         left = classify(y, w, lam, lo, hi, centre, rows, near, sums, a, kept)
-        minorant(y, w, lam, centre, half, theta, kept, left, sums, minorants[b])
+        active, depth = minorant(y, w, lam, centre, half, theta, kept, left, sums, minorants[b])
         inside(sums, n_features, insides[b])
-        describe_groups(w, lam, kept, left, a, sums, groups[b])
+        describe_groups(left, active, depth, sums, groups[b])
         for i in range(cut_first[b], cut_first[b + 1]):
             cuts[i] = cut_sum(y, w, lam, cut_axis[i], cut_side[i], cut_at[i], cut_mu[i], centre, kept, left, a, sums)

@@ -142,7 +142,7 @@ def assign_rows(x, w, stride, candidates, first, last, costs, counts, offsets, s
             if not term > 1e-290:  # underflow: a row that is not its centroid costs something
                 for d in range(n_features):
                     if x[j, d] != centroids[at, d]:
-                        term += 1e-300
+                        term += (n_features * w[j] + 1.0) * 1e-322
                         break
             cost += term
             counts[c, at] += w[j]
