@@ -55,7 +55,7 @@ def bound_on_rows(lower: float, scatter_error: float, norm: float, scale: float)
         return 0.0
     root = root * (1.0 - 4.0 * UNIT) / (scale * norm) * (1.0 - 8.0 * UNIT)
     # relative margins hold only away from underflow
-    result = root * root * (1.0 - 8.0 * UNIT) - 1e-300
+    result = root * root * (1.0 - 8.0 * UNIT) - 1e-322
     return result if math.isfinite(result) and result > 0.0 else 0.0
 
 

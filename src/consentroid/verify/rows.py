@@ -132,7 +132,7 @@ def _cost(x: Array, w: Array, centroids: Array) -> tuple[float, float]:
         nearest = np.minimum(nearest, ((x - centroid) ** 2).sum(axis=1))
     cost = math.fsum(w * nearest)
     margin = 2.0 * (x.shape[1] + 8) * UNIT
-    tiny = 0.0 if same.all() else (len(x) + math.fsum(w)) * 1e-300  # squares may underflow to 0
+    tiny = 0.0 if same.all() else (len(x) + x.shape[1] * math.fsum(w)) * 1e-322  # squares may underflow, to 0 even
     return max(cost * (1.0 - margin) - tiny, 0.0), cost * (1.0 + margin) + tiny
 
 
