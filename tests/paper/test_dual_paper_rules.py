@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from consentroid.paper.dual._bundle import Bundle
+from consentroid.paper.dual._bundle import CutBundle
 from consentroid.paper.dual.bundle_trust import BundleTrust, direction
 from consentroid.paper.dual.quasi_newton import (
     CURVATURE,
@@ -39,7 +39,7 @@ def random_bundle(seed, n=5, n_cuts=6, scale=1.0):
     lams = rng.normal(size=(n_cuts, n)) * 0.3
     pieces = lams @ slopes.T + heights
     best = pieces.argmin(axis=1)
-    return Bundle(lams * scale, slopes[best] * scale, pieces[np.arange(n_cuts), best] * scale**2)
+    return CutBundle(lams * scale, slopes[best] * scale, pieces[np.arange(n_cuts), best] * scale**2)
 
 
 def model(bundle, s):
@@ -141,7 +141,7 @@ def test_paper_step_is_feasible_and_no_nearby_feasible_point_is_better(seed, rad
 def test_quasi_newton_iterates_of_the_paper_form_respect_trust_region_and_cuts():
     problem = PieceDual.random(2, 4, shape=(3, 2), n_pieces=20)
     for t, (_, at, after) in enumerate(trajectory(QuasiNewton("paper"), problem, 40), start=1):
-        bundle = Bundle(after.lams, after.subgradients, after.values)
+        bundle = CutBundle(after.lams, after.subgradients, after.values)
         s = (after.lam - at.lam).ravel()
         quadratic = bundle.subgradients[-1] @ s + 0.5 * s @ after.hessian @ s
         assert s @ s <= 0.5 / np.sqrt(t) * (1 + 1e-9)

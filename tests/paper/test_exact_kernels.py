@@ -15,6 +15,7 @@ from numba.core.dispatcher import Dispatcher
 
 import consentroid
 from consentroid.core import kernel_cache
+from consentroid.core.compile import entry_points
 from consentroid.paper.node._batch import solve_batch
 from consentroid.paper.node._kernels import inner_sign, value_above
 
@@ -88,3 +89,10 @@ def test_a_changed_kernel_file_drops_what_was_compiled(tmp_path: Path, monkeypat
     index.touch()
     kernel_cache.drop_stale()
     assert index.exists()  # sources unchanged since the last import
+
+
+def test_every_folder_of_kernels_is_stamped() -> None:
+    """Where kernels are imported, stale ones were dropped: no folder is forgotten."""
+    kernels()
+    folders = {Path(point.stats.cache_path) for point in entry_points}
+    assert [folder for folder in folders if folder.exists() and not (folder / kernel_cache.STAMP).exists()] == []

@@ -20,7 +20,7 @@ from ..core.symmetry import Symmetry
 from .node import scip
 from .node.base import NodeProblem, NodeSolution
 from .node.gurobi import GurobiSolver
-from .node.miqcp import LEAST_GAP, Limits, Model, Optimise, report, state
+from .node.miqcp import LEAST_GAP, Optimise, Programme, SolverLimits, report, state
 
 CENTRAL_SOLVERS = ("scip", "gurobi")
 
@@ -47,7 +47,7 @@ class CentralSolution:
 class _History:
     """Keeps an entry whenever the bound or the incumbent improves."""
 
-    def __init__(self, problem: NodeProblem, model: Model) -> None:
+    def __init__(self, problem: NodeProblem, model: Programme) -> None:
         self._problem, self._model = problem, model
         self.began = time.perf_counter()
         self.entries: list[tuple[float, float, float]] = []
@@ -82,7 +82,7 @@ def solve_central(
     optimise = _optimiser(solver)
     model = state(node)
     history = _History(node, model)
-    outcome = optimise(model, Limits(seconds, max(gap, LEAST_GAP), 2**60), None, history)
+    outcome = optimise(model, SolverLimits(seconds, max(gap, LEAST_GAP), 2**60), None, history)
     elapsed = time.perf_counter() - history.began
     solution = report(node, model, outcome, elapsed)
     history.add(solution.bound, solution.value)

@@ -18,15 +18,15 @@ from .base import DualEvaluation
 
 
 @dataclass(frozen=True)
-class Bundle:
+class CutBundle:
     """At most the last τ evaluations, oldest first; the last one is the current point."""
 
     lams: Array  # (L, n)
     subgradients: Array  # (L, n)
     values: Array  # (L,)
 
-    def with_evaluation(self, at: DualEvaluation, age: int) -> Bundle:
-        return Bundle(
+    def with_evaluation(self, at: DualEvaluation, age: int) -> CutBundle:
+        return CutBundle(
             np.concatenate([self.lams, at.lam.reshape(1, -1)])[-age:],
             np.concatenate([self.subgradients, at.subgradient.reshape(1, -1)])[-age:],
             np.append(self.values, at.value)[-age:],
@@ -52,8 +52,8 @@ class Bundle:
         return self.subgradients[keep], errors[keep]
 
 
-def empty_bundle(lam: Array) -> Bundle:
-    return Bundle(np.empty((0, lam.size)), np.empty((0, lam.size)), np.empty(0))
+def empty_bundle(lam: Array) -> CutBundle:
+    return CutBundle(np.empty((0, lam.size)), np.empty((0, lam.size)), np.empty(0))
 
 
 def step_size(initial: float, t: int) -> float:

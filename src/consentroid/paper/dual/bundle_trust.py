@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...core.arrays import Array
-from ._bundle import Bundle, ascend, empty_bundle, step_size
+from ._bundle import CutBundle, ascend, empty_bundle, step_size
 from ._clarabel import Block, Cone, solve_conic, unit_ball
 from .base import DualEvaluation
 
@@ -38,13 +38,13 @@ class BundleTrust:
         return BundleTrustState(lam, 1, bundle.lams, bundle.subgradients, bundle.values)
 
     def update(self, state: BundleTrustState, at: DualEvaluation) -> BundleTrustState:
-        bundle = Bundle(state.lams, state.subgradients, state.values).with_evaluation(at, self.age)
+        bundle = CutBundle(state.lams, state.subgradients, state.values).with_evaluation(at, self.age)
         step = direction(bundle, radius=float(np.sqrt(step_size(self.alpha, state.t))))
         lam = at.lam + step.reshape(at.lam.shape)
         return BundleTrustState(lam, state.t + 1, bundle.lams, bundle.subgradients, bundle.values)
 
 
-def direction(bundle: Bundle, radius: float) -> Array:
+def direction(bundle: CutBundle, radius: float) -> Array:
     """argmax of min_l g_lᵀ s + e_l over ‖s‖ ≤ radius; solved for s/radius with the cuts scaled to unit size."""
     slopes, errors = bundle.cuts_within(radius)
     n = slopes.shape[1]

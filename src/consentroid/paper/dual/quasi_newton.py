@@ -22,7 +22,7 @@ from typing import Literal
 import numpy as np
 
 from ...core.arrays import Array
-from ._bundle import Bundle, ascend, empty_bundle, step_size
+from ._bundle import CutBundle, ascend, empty_bundle, step_size
 from ._clarabel import Block, Cone, solve_conic, unit_ball
 from .base import DualEvaluation
 
@@ -56,7 +56,7 @@ class QuasiNewton:
         return QuasiNewtonState(lam, 1, bundle.lams, bundle.subgradients, bundle.values, -np.eye(lam.size))
 
     def update(self, state: QuasiNewtonState, at: DualEvaluation) -> QuasiNewtonState:
-        bundle = Bundle(state.lams, state.subgradients, state.values).with_evaluation(at, self.age)
+        bundle = CutBundle(state.lams, state.subgradients, state.values).with_evaluation(at, self.age)
         hessian = state.hessian
         if len(state.values):
             moved = bundle.lams[-1] - state.lams[-1]
@@ -93,7 +93,7 @@ def factor(hessian: Array) -> Array | None:
         return None
 
 
-def paper_step(bundle: Bundle, hessian: Array, radius: float) -> Array:
+def paper_step(bundle: CutBundle, hessian: Array, radius: float) -> Array:
     """A Karush-Kuhn-Tucker point of `QNDA_Update`, reached from s = 0 through feasible points."""
     gradient = bundle.subgradients[-1]
     slopes, errors = bundle.cuts_within(radius)
@@ -147,7 +147,7 @@ def _feasible_part(start: Array, target: Array, radius: float, excess: Callable[
     return start
 
 
-def epigraph_step(bundle: Bundle, hessian: Array, radius: float) -> Array:
+def epigraph_step(bundle: CutBundle, hessian: Array, radius: float) -> Array:
     """argmax of min{d_B, cuts} in the ball; ½‖Cs‖² ≤ gᵀs − w as a second-order cone, with CᵀC = −B."""
     gradient = bundle.subgradients[-1]
     slopes, errors = bundle.cuts_within(radius)

@@ -28,7 +28,7 @@ MOST_OPEN = 512  # boxes open below one leaf
 NARROWEST = 1e-7  # scaled side below which a box is not split
 
 
-class Trail(NamedTuple):
+class SearchPath(NamedTuple):
     """State of a search, one entry a depth, and the open boxes of the leaf under way."""
 
     plain: np.ndarray  # (n+1, K, 1+D): weights and linear parts of the assigned rows, the price in them
@@ -49,9 +49,9 @@ class Trail(NamedTuple):
 
 
 @entry
-def make_trail(n, n_clusters, n_features):
+def make_path(n, n_clusters, n_features):
     k, d = n_clusters, n_features
-    return Trail(
+    return SearchPath(
         np.zeros((n + 1, k, 1 + d)), np.zeros((n + 1, k, 1 + d)), np.zeros((n + 1, k, k)), np.zeros(n + 1),
         np.zeros(n, np.int64), np.zeros((n + 1, n_cones(k, d), 4)), np.zeros((n + 1, k)),
         np.zeros((n + 1, k + 2), np.int64), np.zeros((MOST_OPEN, k, d)), np.zeros((MOST_OPEN, k, d)),
@@ -76,34 +76,34 @@ def multiplier_margin(task, lo, hi, v):
 
 
 @kernel
-def start_trail(task, trail):
+def start_path(task, path):
     """The root: no row assigned, no multipliers."""
     n_clusters, n_features = task.price.shape
     for k in range(n_clusters):
-        trail.plain[0, k, 0] = 0.0
+        path.plain[0, k, 0] = 0.0
         for d in range(n_features):
-            trail.plain[0, k, 1 + d] = -0.5 * task.price[k, d]
+            path.plain[0, k, 1 + d] = -0.5 * task.price[k, d]
         for l in range(n_clusters):
-            trail.v[0, k, l] = 0.0
-    first_cones(task.references, np.bool_(True), trail.cones[0])
-    copy_into(trail.shifted[0], trail.plain[0])
-    trail.square[0] = 0.0
-    trail.numbers[PRUNED] = np.inf
-    trail.counters[DEPTH], trail.counters[NODES], trail.counters[STATE] = 0, 0, RUNNING
-    trail.counters[OPEN] = 0
+            path.v[0, k, l] = 0.0
+    first_cones(task.references, np.bool_(True), path.cones[0])
+    copy_into(path.shifted[0], path.plain[0])
+    path.square[0] = 0.0
+    path.numbers[PRUNED] = np.inf
+    path.counters[DEPTH], path.counters[NODES], path.counters[STATE] = 0, 0, RUNNING
+    path.counters[OPEN] = 0
 
 
 @kernel
-def _expand(s, task, gain, trail):
+def _expand(s, task, gain, path):
     """Bounds of the children that assign row s, sorted into the queue."""
     n_clusters, n_features = task.price.shape
-    together = task.tail[s + 1] + trail.square[s]
+    together = task.tail[s + 1] + path.square[s]
     w = task.w[s]
     for k in range(n_clusters):
-        weight = trail.shifted[s, k, 0]
+        weight = path.shifted[s, k, 0]
         gain[k] = 0.0
         for d in range(n_features):
-            a, y, lo, hi = trail.shifted[s, k, 1 + d], task.y[s, d], task.lo[k, d], task.hi[k, d]
+            a, y, lo, hi = path.shifted[s, k, 1 + d], task.y[s, d], task.lo[k, d], task.hi[k, d]
             x = least_in_box(weight, a, lo, hi)
             value = (weight * x - 2.0 * a) * x
             together += value
@@ -113,31 +113,31 @@ def _expand(s, task, gain, trail):
     found = 0
     for k in range(n_clusters):
         if task.allowed[s, k]:
-            trail.bounds[s, k] = together + gain[k]
-            enqueue(k, found, trail.bounds[s], trail.queue[s])
+            path.bounds[s, k] = together + gain[k]
+            enqueue(k, found, path.bounds[s], path.queue[s])
             found += 1
-    trail.queue[s, n_clusters], trail.queue[s, n_clusters + 1] = found, 0
+    path.queue[s, n_clusters], path.queue[s, n_clusters + 1] = found, 0
 
 
 @kernel
-def _push(s, k, task, trail):
+def _push(s, k, task, path):
     """State of the child that puts row s into cluster k."""
-    copy_into(trail.plain[s + 1], trail.plain[s])
-    copy_into(trail.shifted[s + 1], trail.shifted[s])
-    copy_into(trail.v[s + 1], trail.v[s])
+    copy_into(path.plain[s + 1], path.plain[s])
+    copy_into(path.shifted[s + 1], path.shifted[s])
+    copy_into(path.v[s + 1], path.v[s])
     w = task.w[s]
-    trail.square[s + 1] = trail.square[s]
-    trail.plain[s + 1, k, 0] += w
-    trail.shifted[s + 1, k, 0] += w
+    path.square[s + 1] = path.square[s]
+    path.plain[s + 1, k, 0] += w
+    path.shifted[s + 1, k, 0] += w
     for d in range(task.y.shape[1]):
         y = task.y[s, d]
-        trail.square[s + 1] += w * y * y
-        trail.plain[s + 1, k, 1 + d] += w * y
-        trail.shifted[s + 1, k, 1 + d] += w * y
+        path.square[s + 1] += w * y * y
+        path.plain[s + 1, k, 1 + d] += w * y
+        path.shifted[s + 1, k, 1 + d] += w * y
 
 
 @kernel
-def _ahead(s, task, m, trail):
+def _ahead(s, task, m, path):
     """What the remaining rows pay at least, beyond the assigned part's minimum at m.
 
     Twice bounded: they cost T_s by themselves, and leaving m* costs W'_k |m_k − m*_k|² or more. A share α of their cost
@@ -153,7 +153,7 @@ def _ahead(s, task, m, trail):
         w = task.w[j]
         for k in range(n_clusters):
             if task.allowed[j, k]:
-                share = max(trail.shifted[s, k, 0], 0.0) / (n - s)
+                share = max(path.shifted[s, k, 0], 0.0) / (n - s)
                 squared, near = squared_distance(task.y[j], m[k]), task.near[j, k]
                 first = min(first, max(w * share / (0.3 * w + share) * squared, near))
                 second = min(second, max(w * share / (0.6 * w + share) * squared, near))
@@ -165,31 +165,29 @@ def _ahead(s, task, m, trail):
 
 
 @kernel
-def _improve(s, task, m, trail):
+def _improve(s, task, m, path):
     """Better multipliers at depth s; returns the bound on the assigned part."""
-    square = trail.square[s]
-    enough = trail.numbers[THRESHOLD] - square - task.tail[s]
-    v = trail.v[s]
+    square = path.square[s]
+    enough = path.numbers[THRESHOLD] - square - task.tail[s]
+    v = path.v[s]
     before = multiplier_margin(task, task.lo, task.hi, v)
-    value = ascend_afresh(
-        trail.plain[s], task.references, task.lo, task.hi, 6, task.soft, enough, v, trail.shifted[s], m
-    )
-    trail.square[s] = square + before - multiplier_margin(task, task.lo, task.hi, v)
-    return value + trail.square[s]
+    value = ascend_afresh(path.plain[s], task.references, task.lo, task.hi, 6, task.soft, enough, v, path.shifted[s], m)
+    path.square[s] = square + before - multiplier_margin(task, task.lo, task.hi, v)
+    return value + path.square[s]
 
 
 @kernel
-def _open_box(lo, hi, v, bound, trail):
+def _open_box(lo, hi, v, bound, path):
     """Put a box on the pile; without room its bound is kept instead."""
-    i = trail.counters[OPEN]
+    i = path.counters[OPEN]
     if i == MOST_OPEN:
-        trail.numbers[PRUNED] = min(trail.numbers[PRUNED], bound)
+        path.numbers[PRUNED] = min(path.numbers[PRUNED], bound)
         return
-    copy_into(trail.box_lo[i], lo)
-    copy_into(trail.box_hi[i], hi)
-    copy_into(trail.box_v[i], v)
-    trail.box_bound[i] = bound
-    trail.counters[OPEN] = i + 1
+    copy_into(path.box_lo[i], lo)
+    copy_into(path.box_hi[i], hi)
+    copy_into(path.box_v[i], v)
+    path.box_bound[i] = bound
+    path.counters[OPEN] = i + 1
 
 
 @kernel
@@ -206,104 +204,104 @@ def _widest(task, shifted, lo, hi):
 
 
 @kernel
-def _examine_box(task, m, part, shifted, trail):
+def _examine_box(task, m, part, shifted, path):
     """Bound the last box on the pile, try its minimiser, and split it where that is not enough."""
     n = len(task.w)
-    i = trail.counters[OPEN] - 1
-    trail.counters[OPEN] = i
-    bound = trail.box_bound[i]
-    if bound >= trail.numbers[THRESHOLD]:
-        trail.numbers[PRUNED] = min(trail.numbers[PRUNED], bound)
+    i = path.counters[OPEN] - 1
+    path.counters[OPEN] = i
+    bound = path.box_bound[i]
+    if bound >= path.numbers[THRESHOLD]:
+        path.numbers[PRUNED] = min(path.numbers[PRUNED], bound)
         return
-    lo, hi, v = trail.box_lo[i].copy(), trail.box_hi[i].copy(), trail.box_v[i].copy()
+    lo, hi, v = path.box_lo[i].copy(), path.box_hi[i].copy(), path.box_v[i].copy()
     if not tighten(task.references, lo, hi):
         return
-    square = trail.square[n] + multiplier_margin(task, task.lo, task.hi, trail.v[n])
-    enough = trail.numbers[THRESHOLD] - square
-    value = ascend_afresh(trail.plain[n], task.references, lo, hi, 20, task.soft, enough, v, shifted, m)
+    square = path.square[n] + multiplier_margin(task, task.lo, task.hi, path.v[n])
+    enough = path.numbers[THRESHOLD] - square
+    value = ascend_afresh(path.plain[n], task.references, lo, hi, 20, task.soft, enough, v, shifted, m)
     bound = max(bound, value + square - multiplier_margin(task, lo, hi, v))
-    if bound < trail.numbers[THRESHOLD]:
+    if bound < path.numbers[THRESHOLD]:
         middle = m.copy()
         if force_nearest(task.references, task.lo, task.hi, middle):
-            propose(task, middle, part, trail.best, trail.numbers)
-    if bound >= trail.numbers[THRESHOLD]:
-        trail.numbers[PRUNED] = min(trail.numbers[PRUNED], bound)
+            propose(task, middle, part, path.best, path.numbers)
+    if bound >= path.numbers[THRESHOLD]:
+        path.numbers[PRUNED] = min(path.numbers[PRUNED], bound)
         return
     k, d = _widest(task, shifted, lo, hi)
     left, right = lo[k, d], hi[k, d]
     at = 0.5 * (left + right)
     if right - left < NARROWEST:
-        trail.numbers[PRUNED] = min(trail.numbers[PRUNED], bound)
+        path.numbers[PRUNED] = min(path.numbers[PRUNED], bound)
         return
     upper_first = m[k, d] < at  # the one on top is examined next
     for turn in range(2):
         upper = upper_first == (turn == 0)
         lo[k, d], hi[k, d] = (at, right) if upper else (left, at)
-        _open_box(lo, hi, v, bound, trail)
+        _open_box(lo, hi, v, bound, path)
 
 
 @kernel
-def run_trail(task, quota, node_limit, trail):
+def run_path(task, quota, node_limit, path):
     """At most `quota` further nodes, `node_limit` in all; `open_bound` is valid at any time. Returns the work done."""
     n, (n_clusters, n_features) = len(task.w), task.price.shape
     m, gain = np.empty((n_clusters, n_features)), np.empty(n_clusters)
     part, few_features = np.empty((n_clusters, n_features + 2)), n_features <= MOST_FEATURES
     shifted = np.empty((n_clusters, 1 + n_features))
-    spent, s = 0, trail.counters[DEPTH]
-    while trail.counters[STATE] == RUNNING and spent < quota and trail.counters[NODES] < node_limit:
-        if trail.counters[OPEN] > 0:
+    spent, s = 0, path.counters[DEPTH]
+    while path.counters[STATE] == RUNNING and spent < quota and path.counters[NODES] < node_limit:
+        if path.counters[OPEN] > 0:
             spent += 1
-            trail.counters[NODES] += 1
-            _examine_box(task, m, part, shifted, trail)
+            path.counters[NODES] += 1
+            _examine_box(task, m, part, shifted, path)
             continue
-        entering = trail.counters[NODES] == 0
+        entering = path.counters[NODES] == 0
         if not entering:
-            i = trail.queue[s, n_clusters + 1]
-            if n == 0 or i >= trail.queue[s, n_clusters]:
+            i = path.queue[s, n_clusters + 1]
+            if n == 0 or i >= path.queue[s, n_clusters]:
                 if s == 0:
-                    trail.counters[STATE] = FINISHED
+                    path.counters[STATE] = FINISHED
                 else:
                     s -= 1
                 continue
-            k = trail.queue[s, i]
-            if trail.bounds[s, k] >= trail.numbers[THRESHOLD]:
-                trail.numbers[PRUNED] = min(trail.numbers[PRUNED], trail.bounds[s, k])
-                trail.queue[s, n_clusters + 1] = n_clusters + 1  # sorted: the others are no better
+            k = path.queue[s, i]
+            if path.bounds[s, k] >= path.numbers[THRESHOLD]:
+                path.numbers[PRUNED] = min(path.numbers[PRUNED], path.bounds[s, k])
+                path.queue[s, n_clusters + 1] = n_clusters + 1  # sorted: the others are no better
                 continue
-            trail.queue[s, n_clusters + 1] = i + 1
-            if few_features and not separable(np.int64(0), s, k, n_clusters, task.y, trail.label, trail.cones):
+            path.queue[s, n_clusters + 1] = i + 1
+            if few_features and not separable(np.int64(0), s, k, n_clusters, task.y, path.label, path.cones):
                 continue
-            _push(s, k, task, trail)
+            _push(s, k, task, path)
         spent += 1
-        trail.counters[NODES] += 1
+        path.counters[NODES] += 1
         t = s if entering else s + 1
         if t == n:
-            _open_box(task.lo, task.hi, trail.v[n], -np.inf if entering else trail.bounds[s, k], trail)
+            _open_box(task.lo, task.hi, path.v[n], -np.inf if entering else path.bounds[s, k], path)
             continue
-        bound = _improve(t, task, m, trail)
-        bound += _ahead(t, task, m, trail)
-        if bound >= trail.numbers[THRESHOLD]:
-            trail.numbers[PRUNED] = min(trail.numbers[PRUNED], bound)
+        bound = _improve(t, task, m, path)
+        bound += _ahead(t, task, m, path)
+        if bound >= path.numbers[THRESHOLD]:
+            path.numbers[PRUNED] = min(path.numbers[PRUNED], bound)
             if entering:
-                trail.counters[STATE] = FINISHED
+                path.counters[STATE] = FINISHED
             continue
         s = t
-        _expand(s, task, gain, trail)
-    trail.counters[DEPTH] = s
+        _expand(s, task, gain, path)
+    path.counters[DEPTH] = s
     return spent
 
 
 @kernel
-def open_bound(n_clusters, trail):
+def open_bound(n_clusters, path):
     """Bound on the searched problem now: the least over pruned, solved and open subtrees (base margin not yet off)."""
-    bound = min(trail.numbers[PRUNED], trail.numbers[BEST])
-    if trail.counters[STATE] == RUNNING:
-        if trail.counters[NODES] == 0:
+    bound = min(path.numbers[PRUNED], path.numbers[BEST])
+    if path.counters[STATE] == RUNNING:
+        if path.counters[NODES] == 0:
             return -np.inf
-        for s in range(trail.counters[DEPTH] + 1):
-            i = trail.queue[s, n_clusters + 1]
-            if i < trail.queue[s, n_clusters]:
-                bound = min(bound, trail.bounds[s, trail.queue[s, i]])
-        for i in range(trail.counters[OPEN]):
-            bound = min(bound, trail.box_bound[i])
+        for s in range(path.counters[DEPTH] + 1):
+            i = path.queue[s, n_clusters + 1]
+            if i < path.queue[s, n_clusters]:
+                bound = min(bound, path.bounds[s, path.queue[s, i]])
+        for i in range(path.counters[OPEN]):
+            bound = min(bound, path.box_bound[i])
     return bound

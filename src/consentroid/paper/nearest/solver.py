@@ -9,17 +9,20 @@ import numpy as np
 
 from ...core.arrays import Array
 from ...core.errors import InvalidInput
+from ...core.kernel_cache import drop_stale
 from ...core.symmetry import Symmetry
 from ..node._state import INFEASIBLE, NODES, OPTIMAL, UNFINISHED
 from ..node.base import Budget
 from ..node.exact import MOST_ASSIGNED, ExactSolver
 from ..node.regimes import Request, Result
 from ._rule import NEAREST_GAP
-from ._search import make_trail
+from ._search import make_path
 from ._solve import begin_nearest, end_nearest, grow_nearest
 
 FIRST_QUOTA = 200  # search nodes before the first look at the clock
 LOOK_AT_CLOCK = 0.005  # seconds between two looks
+
+drop_stale("paper")
 
 
 class NearestSolver(ExactSolver):
@@ -62,18 +65,18 @@ def _search_one(
     request: Request, result: Result, b: int, known_bound: float, start: np.ndarray, most_nodes: int
 ) -> None:
     rows, price, box = request.rows, request.prices[b], request.boxes[b]
-    trail = make_trail(len(rows.w), *price.shape)
-    task, margin, possible = begin_nearest(rows, price, box, request.references, start, request.gap, trail)
+    path = make_path(len(rows.w), *price.shape)
+    task, margin, possible = begin_nearest(rows, price, box, request.references, start, request.gap, path)
     quota, more = FIRST_QUOTA, possible and most_nodes > 0
     while more and time.perf_counter() < request.deadline:
         began = time.perf_counter()
-        more = grow_nearest(task, quota, most_nodes, trail)
+        more = grow_nearest(task, quota, most_nodes, path)
         took = time.perf_counter() - began
         quota = max(int(quota * min(max(LOOK_AT_CLOCK / max(took, 1e-6), 0.5), 2.0)), 1)
     bound, value, allowance = end_nearest(
-        rows, price, box, request.gap, margin, trail, result.centroids[b], result.labels
+        rows, price, box, request.gap, margin, path, result.centroids[b], result.labels
     )
-    result.nodes[b] = trail.counters[NODES]
+    result.nodes[b] = path.counters[NODES]
     if not possible or bound == np.inf:
         bound, state = np.inf, INFEASIBLE
     else:

@@ -23,7 +23,7 @@ from ._start import find_incumbent
 from ._state import BEST, BEST_COST, FINISHED, INFEASIBLE, NODES, NONE, OPTIMAL, RUNNING, STATE, THRESHOLD, UNFINISHED
 
 
-class Room(NamedTuple):
+class Workspace(NamedTuple):
     """What a search over assignments works in, for n rows, K clusters and D features."""
 
     left: Left
@@ -32,11 +32,11 @@ class Room(NamedTuple):
     cursor: np.ndarray  # box under way, whether it has begun, how many rows are left to its search
 
 
-def make_room(n: int, n_clusters: int, n_features: int) -> Room:
+def make_workspace(n: int, n_clusters: int, n_features: int) -> Workspace:
     """Made by Python, which hands arrays to kernels faster than it takes them back."""
     k, d = n_clusters, n_features
     left = Left(np.zeros((n, d)), np.zeros(n), np.zeros((n, k), np.bool_), np.zeros((n, k)), np.zeros(n + 1))
-    return Room(left, new_stack(n, k, d), np.zeros((k, d + 2)), np.zeros(3, np.int64))
+    return Workspace(left, new_stack(n, k, d), np.zeros((k, d + 2)), np.zeros(3, np.int64))
 
 
 @kernel
@@ -133,14 +133,14 @@ def middle_of(box, out):
 
 @entry
 def solve_batch(
-    rows, prices, boxes, rule, references, start, n_seeds, gap, node_limit, quota, room, bounds, values, centroids,
+    rows, prices, boxes, rule, references, start, n_seeds, gap, node_limit, quota, workspace, bounds, values, centroids,
     states, nodes, labels,
 ):  # fmt: skip
-    """Solve boxes from room.cursor[0] on until `quota` search nodes are spent.
+    """Solve boxes from workspace.cursor[0] on until `quota` search nodes are spent.
 
     Call again with the same arrays to go on. `states`: OPTIMAL, UNFINISHED or INFEASIBLE for each box.
     """
-    left, stack, root, cursor = room
+    left, stack, root, cursor = workspace
     spent = 0
     n_boxes, n_clusters, n_features = prices.shape
     while cursor[0] < n_boxes and spent < quota:

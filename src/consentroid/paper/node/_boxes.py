@@ -46,7 +46,7 @@ from ._state import (
 LARGEST_REFERENCE = 2.0**20  # multiples of 2⁻³⁰ up to here have exact differences
 
 
-class Forest(NamedTuple):
+class BoxPool(NamedTuple):
     """Open boxes in a heap ordered by bound."""
 
     lo: np.ndarray  # (M, K, D)
@@ -62,9 +62,9 @@ class Forest(NamedTuple):
 
 
 @entry
-def make_forest(capacity, n_clusters, n_features):
+def make_pool(capacity, n_clusters, n_features):
     k, d = n_clusters, n_features
-    return Forest(
+    return BoxPool(
         np.empty((capacity, k, d)), np.empty((capacity, k, d)), np.empty(capacity), np.empty(capacity, np.int64),
         np.empty(capacity, np.int64), np.empty(capacity, np.int64), np.zeros((k, d)), np.zeros((k, d)), np.zeros(8),
         np.zeros(8, np.int64),
@@ -72,102 +72,102 @@ def make_forest(capacity, n_clusters, n_features):
 
 
 @kernel
-def push_box(forest, bound, branch, lo, hi):
+def push_box(pool, bound, branch, lo, hi):
     """Keep an open box; without room, only its bound is remembered."""
-    if forest.counters[ON_FREE_LIST] > 0:
-        forest.counters[ON_FREE_LIST] -= 1
-        i = forest.free[forest.counters[ON_FREE_LIST]]
-    elif forest.counters[USED] < len(forest.bound):
-        i = forest.counters[USED]
-        forest.counters[USED] += 1
+    if pool.counters[ON_FREE_LIST] > 0:
+        pool.counters[ON_FREE_LIST] -= 1
+        i = pool.free[pool.counters[ON_FREE_LIST]]
+    elif pool.counters[USED] < len(pool.bound):
+        i = pool.counters[USED]
+        pool.counters[USED] += 1
     else:
-        forest.numbers[DROPPED] = min(forest.numbers[DROPPED], bound)
+        pool.numbers[DROPPED] = min(pool.numbers[DROPPED], bound)
         return
-    copy_into(forest.lo[i], lo)
-    copy_into(forest.hi[i], hi)
-    forest.bound[i], forest.branch[i] = bound, branch
-    at = forest.counters[OPEN]
-    forest.counters[OPEN] += 1
-    while at > 0 and forest.bound[forest.heap[(at - 1) // 2]] > bound:
-        forest.heap[at] = forest.heap[(at - 1) // 2]
+    copy_into(pool.lo[i], lo)
+    copy_into(pool.hi[i], hi)
+    pool.bound[i], pool.branch[i] = bound, branch
+    at = pool.counters[OPEN]
+    pool.counters[OPEN] += 1
+    while at > 0 and pool.bound[pool.heap[(at - 1) // 2]] > bound:
+        pool.heap[at] = pool.heap[(at - 1) // 2]
         at = (at - 1) // 2
-    forest.heap[at] = i
+    pool.heap[at] = i
 
 
 @kernel
-def pop_box(forest):
+def pop_box(pool):
     """The open box with the least bound; its place may be reused after the next push."""
-    top = forest.heap[0]
-    n = forest.counters[OPEN] - 1
-    forest.counters[OPEN] = n
-    last = forest.heap[n]
+    top = pool.heap[0]
+    n = pool.counters[OPEN] - 1
+    pool.counters[OPEN] = n
+    last = pool.heap[n]
     at = 0
     while 2 * at + 1 < n:
         child = 2 * at + 1
-        if child + 1 < n and forest.bound[forest.heap[child + 1]] < forest.bound[forest.heap[child]]:
+        if child + 1 < n and pool.bound[pool.heap[child + 1]] < pool.bound[pool.heap[child]]:
             child += 1
-        if forest.bound[forest.heap[child]] >= forest.bound[last]:
+        if pool.bound[pool.heap[child]] >= pool.bound[last]:
             break
-        forest.heap[at] = forest.heap[child]
+        pool.heap[at] = pool.heap[child]
         at = child
-    forest.heap[at] = last
-    forest.free[forest.counters[ON_FREE_LIST]] = top
-    forest.counters[ON_FREE_LIST] += 1
+    pool.heap[at] = last
+    pool.free[pool.counters[ON_FREE_LIST]] = top
+    pool.counters[ON_FREE_LIST] += 1
     return top
 
 
 @kernel
-def _set_threshold(offset, gap, forest):
+def _set_threshold(offset, gap, pool):
     """Boxes are closed this far below the incumbent; nothing within the rounding margin is worth a split."""
-    value = forest.numbers[BEST]
-    forest.numbers[THRESHOLD] = value
+    value = pool.numbers[BEST]
+    pool.numbers[THRESHOLD] = value
     if value < np.inf:
-        size = max(abs(value + offset), forest.numbers[BEST_COST])
-        forest.numbers[THRESHOLD] = value - 0.7 * gap * size - 2.0 * forest.numbers[MARGIN]
+        size = max(abs(value + offset), pool.numbers[BEST_COST])
+        pool.numbers[THRESHOLD] = value - 0.7 * gap * size - 2.0 * pool.numbers[MARGIN]
 
 
 @kernel
-def _try(tree, model, offset, gap, m, forest):
+def _try(tree, model, offset, gap, m, pool):
     """Improve the incumbent by priced Lloyd steps from m."""
     u = np.zeros(len(model.pairs.first))
     value, cost = local_search(tree.y, tree.w, model, m, u, np.int64(30))
-    if value < forest.numbers[BEST]:
-        forest.numbers[BEST], forest.numbers[BEST_COST] = value, cost
-        _set_threshold(offset, gap, forest)
-        copy_into(forest.best, m)
+    if value < pool.numbers[BEST]:
+        pool.numbers[BEST], pool.numbers[BEST_COST] = value, cost
+        _set_threshold(offset, gap, pool)
+        copy_into(pool.best, m)
 
 
 @kernel
-def _consider(n_rows, tree, model, offset, gap, parent, lo, hi, forest, work):
+def _consider(n_rows, tree, model, offset, gap, parent, lo, hi, pool, work):
     """Examine a box and keep it if it is still open."""
     quadratic, score, pending, m, effort = work
-    forest.counters[EXAMINED] += 1
-    threshold = forest.numbers[THRESHOLD]
+    pool.counters[EXAMINED] += 1
+    threshold = pool.numbers[THRESHOLD]
     bound, split = examine(n_rows, tree, model, lo, hi, threshold, quadratic, score, pending, m, effort)
     bound = max(bound, parent)
     if bound == np.inf:
         return
     if bound < threshold:
         # a bound that lost little shows a solution nearly that good; else look now and then, for half the time at most
-        room, affordable = threshold - bound, 2.0 * forest.numbers[TRIED] * len(tree.w) <= effort[SPENT]
-        due = forest.counters[EXAMINED] >= 2 * forest.counters[LAST_TRY]
-        exact = effort[LOST] <= 0.1 * (forest.numbers[BEST] - forest.numbers[THRESHOLD])
+        room, affordable = threshold - bound, 2.0 * pool.numbers[TRIED] * len(tree.w) <= effort[SPENT]
+        due = pool.counters[EXAMINED] >= 2 * pool.counters[LAST_TRY]
+        exact = effort[LOST] <= 0.1 * (pool.numbers[BEST] - pool.numbers[THRESHOLD])
         if exact or (affordable and (due or effort[LOST] <= 0.5 * room)):
-            forest.counters[LAST_TRY] = forest.counters[EXAMINED]
-            forest.numbers[TRIED] += 30.0
-            copy_into(forest.trial, m)
-            _try(tree, model, offset, gap, forest.trial, forest)
+            pool.counters[LAST_TRY] = pool.counters[EXAMINED]
+            pool.numbers[TRIED] += 30.0
+            copy_into(pool.trial, m)
+            _try(tree, model, offset, gap, pool.trial, pool)
         if exact or split < 0:  # nothing left to lose: splitting cannot raise the bound
-            forest.numbers[PRUNED] = min(forest.numbers[PRUNED], bound)
+            pool.numbers[PRUNED] = min(pool.numbers[PRUNED], bound)
             return
-    if bound >= forest.numbers[THRESHOLD]:
-        forest.numbers[PRUNED] = min(forest.numbers[PRUNED], bound)
+    if bound >= pool.numbers[THRESHOLD]:
+        pool.numbers[PRUNED] = min(pool.numbers[PRUNED], bound)
     else:
-        push_box(forest, bound, split, lo, hi)
+        push_box(pool, bound, split, lo, hi)
 
 
 @entry
-def grow_forest(n_rows, tree, model, offset, gap, node_limit, quota, forest):
+def grow_pool(n_rows, tree, model, offset, gap, node_limit, quota, pool):
     """Search on until `quota` units of work are spent, `node_limit` boxes examined, or nothing is open.
 
     At first counters[EXAMINED] is 0 and the incumbent is set. Returns the work done (rows and cells looked at).
@@ -179,10 +179,10 @@ def grow_forest(n_rows, tree, model, offset, gap, node_limit, quota, forest):
         np.zeros((n_clusters, n_features)), effort,
     )  # fmt: skip
     lo, hi = np.empty((n_clusters, n_features)), np.empty((n_clusters, n_features))
-    effort[SPENT] = forest.numbers[WORK]
+    effort[SPENT] = pool.numbers[WORK]
     stop = effort[SPENT] + quota
-    if forest.counters[EXAMINED] == 0:
-        forest.counters[LAST_TRY] = 1
+    if pool.counters[EXAMINED] == 0:
+        pool.counters[LAST_TRY] = 1
         copy_into(lo, model.lo)
         copy_into(hi, model.hi)
         least = 0.0
@@ -190,48 +190,48 @@ def grow_forest(n_rows, tree, model, offset, gap, node_limit, quota, forest):
             for d in range(n_features):
                 least += min(model.price[k, d] * lo[k, d], model.price[k, d] * hi[k, d])
         if least != 0.0:
-            least -= forest.numbers[MARGIN]
-        _consider(n_rows, tree, model, offset, gap, least, lo, hi, forest, work)
-    while forest.counters[OPEN] > 0 and effort[SPENT] < stop and forest.counters[EXAMINED] < node_limit:
-        top = forest.heap[0]
-        if forest.bound[top] >= forest.numbers[THRESHOLD]:
-            forest.numbers[PRUNED] = min(forest.numbers[PRUNED], forest.bound[top])
-            forest.counters[OPEN] = 0
+            least -= pool.numbers[MARGIN]
+        _consider(n_rows, tree, model, offset, gap, least, lo, hi, pool, work)
+    while pool.counters[OPEN] > 0 and effort[SPENT] < stop and pool.counters[EXAMINED] < node_limit:
+        top = pool.heap[0]
+        if pool.bound[top] >= pool.numbers[THRESHOLD]:
+            pool.numbers[PRUNED] = min(pool.numbers[PRUNED], pool.bound[top])
+            pool.counters[OPEN] = 0
             break
-        top = pop_box(forest)
-        k, d = forest.branch[top] // n_features, forest.branch[top] % n_features
-        parent = forest.bound[top]
-        middle = 0.5 * (forest.lo[top, k, d] + forest.hi[top, k, d])
-        upper_lo, upper_hi = forest.lo[top].copy(), forest.hi[top].copy()
+        top = pop_box(pool)
+        k, d = pool.branch[top] // n_features, pool.branch[top] % n_features
+        parent = pool.bound[top]
+        middle = 0.5 * (pool.lo[top, k, d] + pool.hi[top, k, d])
+        upper_lo, upper_hi = pool.lo[top].copy(), pool.hi[top].copy()
         copy_into(lo, upper_lo)
         copy_into(hi, upper_hi)
         hi[k, d] = middle
         upper_lo[k, d] = middle
-        _consider(n_rows, tree, model, offset, gap, parent, lo, hi, forest, work)
-        _consider(n_rows, tree, model, offset, gap, parent, upper_lo, upper_hi, forest, work)
+        _consider(n_rows, tree, model, offset, gap, parent, lo, hi, pool, work)
+        _consider(n_rows, tree, model, offset, gap, parent, upper_lo, upper_hi, pool, work)
         effort[SPENT] += 20.0
-    done = effort[SPENT] - forest.numbers[WORK]
-    forest.numbers[WORK] = effort[SPENT]
+    done = effort[SPENT] - pool.numbers[WORK]
+    pool.numbers[WORK] = effort[SPENT]
     return done
 
 
 @kernel
-def forest_bound(forest):
+def pool_bound(pool):
     """Proven bound now, margins taken off. Cuts remove what exceeds the threshold, so nothing above it is proven."""
-    bound = min(min(forest.numbers[PRUNED], forest.numbers[DROPPED]), forest.numbers[THRESHOLD])
-    if forest.counters[OPEN] > 0:
-        bound = min(bound, forest.bound[forest.heap[0]])
+    bound = min(min(pool.numbers[PRUNED], pool.numbers[DROPPED]), pool.numbers[THRESHOLD])
+    if pool.counters[OPEN] > 0:
+        bound = min(bound, pool.bound[pool.heap[0]])
     return bound
 
 
 @kernel
-def proven_empty(forest):
+def proven_empty(pool):
     """Whether every box was excluded and none is open: nothing obeys boxes and rule."""
-    return forest.counters[EXAMINED] > 0 and forest.counters[OPEN] == 0 and forest_bound(forest) == np.inf
+    return pool.counters[EXAMINED] > 0 and pool.counters[OPEN] == 0 and pool_bound(pool) == np.inf
 
 
 @entry
-def begin_forest(rows, price, box, rule, references, start, n_seeds, gap, forest):
+def begin_pool(rows, price, box, rule, references, start, n_seeds, gap, pool):
     """The scaled problem with an incumbent. Returns (model, offset, whether its numbers are in range)."""
     n_clusters, n_features = price.shape
     model, fine = scaled_model(rows, price, box, rule, references)
@@ -245,45 +245,45 @@ def begin_forest(rows, price, box, rule, references, start, n_seeds, gap, forest
     fine = fine and margin < 1e200
     if fine:
         iterations = np.int64(50 if len(rows.w) <= 20_000 else 10)
-        value, cost = find_incumbent(rows, model, start, n_seeds, iterations, forest.best, u)
+        value, cost = find_incumbent(rows, model, start, n_seeds, iterations, pool.best, u)
     ordered, largest = np.empty((n_clusters, n_features)), 0.0
     for k in range(n_clusters):
         for d in range(n_features):
-            largest = max(largest, abs(forest.best[k, d]))
+            largest = max(largest, abs(pool.best[k, d]))
     if model.symmetric and largest <= LARGEST_REFERENCE:
         for k in range(n_clusters):
             for d in range(n_features):
-                ordered[k, d] = np.round(forest.best[k, d] * 2.0**30) / 2.0**30  # differences are exact
+                ordered[k, d] = np.round(pool.best[k, d] * 2.0**30) / 2.0**30  # differences are exact
         pairs, target = make_pairs(ordered, np.bool_(True)), 256.0 * n_features * ROUNDING
         model = Model(
             model.price, model.lo, model.hi, ordered, pairs, model.magnitudes, ORDER, True, target, model.rounding
         )
-    for i in range(len(forest.numbers)):
-        forest.numbers[i] = 0.0
-        forest.counters[i] = 0
-    forest.numbers[BEST], forest.numbers[BEST_COST] = value, cost
-    forest.numbers[MARGIN] = margin
-    _set_threshold(offset, gap, forest)
-    forest.numbers[PRUNED] = np.inf
-    forest.numbers[DROPPED] = np.inf
+    for i in range(len(pool.numbers)):
+        pool.numbers[i] = 0.0
+        pool.counters[i] = 0
+    pool.numbers[BEST], pool.numbers[BEST_COST] = value, cost
+    pool.numbers[MARGIN] = margin
+    _set_threshold(offset, gap, pool)
+    pool.numbers[PRUNED] = np.inf
+    pool.numbers[DROPPED] = np.inf
     if fine and value == np.inf and len(model.pairs.first) > 0 and pairs_exclude(model.pairs, model.lo, model.hi):
-        forest.counters[EXAMINED] = 1  # and found empty
+        pool.counters[EXAMINED] = 1  # and found empty
     return model, offset, fine
 
 
 @entry
-def end_forest(rows, price, box, rule, references, model, fine, gap, forest, out, labels):
+def end_pool(rows, price, box, rule, references, model, fine, gap, pool, out, labels):
     """(bound, value, state) in original units; fills centroids and labels."""
-    if excluded(rule, references, box) or (fine and proven_empty(forest)):
+    if excluded(rule, references, box) or (fine and proven_empty(pool)):
         middle_of(box, out)
         return np.inf, np.inf, INFEASIBLE
     bound = least_payment(price, box[0], box[1])
-    if fine and forest.counters[EXAMINED] > 0:
-        bound = max(bound, unscale_down(rows, price, forest_bound(forest)))
-    value, cost = recover(rows, price, box, rule, references, model, forest.best, out, labels)
+    if fine and pool.counters[EXAMINED] > 0:
+        bound = max(bound, unscale_down(rows, price, pool_bound(pool)))
+    value, cost = recover(rows, price, box, rule, references, model, pool.best, out, labels)
     allowed = gap * max(abs(value), cost)
-    if fine and forest.counters[EXAMINED] > 0 and forest.counters[OPEN] == 0 and forest.numbers[DROPPED] == np.inf:
+    if fine and pool.counters[EXAMINED] > 0 and pool.counters[OPEN] == 0 and pool.numbers[DROPPED] == np.inf:
         # complete: only rounding is between bound and value
-        best = forest.numbers[BEST]
-        allowed += unscale_down(rows, price, best) - unscale_down(rows, price, best - 4.0 * forest.numbers[MARGIN])
+        best = pool.numbers[BEST]
+        allowed += unscale_down(rows, price, best) - unscale_down(rows, price, best - 4.0 * pool.numbers[MARGIN])
     return min(bound, value), value, OPTIMAL if value < np.inf and value - bound <= allowed else UNFINISHED

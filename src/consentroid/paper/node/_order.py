@@ -28,12 +28,12 @@ WEIGHT, SQUARE, TOTAL = 0, 1, 2  # places in an assigned part (K, D+2): weight, 
 
 
 class Pairs(NamedTuple):
-    """The rule's pairs, without those that ask nothing of their own, and room for `ascend_order`."""
+    """The rule's pairs, without those that ask nothing of their own, and scratch arrays for `ascend_order`."""
 
     first: np.ndarray  # (P,) k
     second: np.ndarray  # (P,) l
     normals: np.ndarray  # (P, D) r_k − r_l, exact
-    weight: np.ndarray  # (K,) from here on: room
+    weight: np.ndarray  # (K,) from here on: scratch
     pull: np.ndarray  # (K, D)
     pulled: np.ndarray  # (K, D)
     anchor: np.ndarray  # (K, D)

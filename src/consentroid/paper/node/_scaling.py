@@ -16,8 +16,8 @@ from ._state import ABSOLUTE_SUM, FARTHEST, NONE, WEIGHT_SUM, farthest_side, lea
 LARGEST = 1.7976931348623157e308
 
 
-class Rows(NamedTuple):
-    """A node's rows, once as given and once prepared for the search; `Table` in table.py makes it."""
+class ScaledRows(NamedTuple):
+    """A node's rows, once as given and once prepared for the search; `PreparedRows` in prepared_rows.py makes it."""
 
     points: np.ndarray  # (J, D) as given
     weights: np.ndarray  # (J,)

@@ -45,7 +45,7 @@ class Stack(NamedTuple):
     counters: np.ndarray
     label: np.ndarray  # (n,) cluster of each assigned row
     cones: np.ndarray  # (n+1, pairs, 4), see `_separation`
-    trial: np.ndarray  # (K(K−1)/2,) from here on: room
+    trial: np.ndarray  # (K(K−1)/2,) from here on: scratch
     shifted: np.ndarray  # (K, D)
     m: np.ndarray  # (K, D)
     trial_m: np.ndarray  # (K, D)

@@ -1,8 +1,8 @@
 """Places in the arrays that the kernels share: one name, one index, whatever search uses it.
 
 Kernels keep their state in plain arrays, so that a search can stop and go on. `numbers` and `counters` belong to the
-three searches: `Stack` (assignments), `Forest` (boxes), `Trail` (the nearest rule); a place that a search does not need
-stays unused.
+three searches: `Stack` (assignments), `BoxPool` (boxes), `SearchPath` (the nearest rule); a place that a search does
+not need stays unused.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ UNFINISHED, OPTIMAL, INFEASIBLE = 0, 1, 2
 
 # numbers of every search: value and cost of the incumbent, bound at which a node is closed, least bound of closed nodes
 BEST, BEST_COST, THRESHOLD, PRUNED = 0, 1, 2, 3
-# further numbers of a forest: least bound without room, work on incumbents, work in all, rounding margin
+# further numbers of a pool: least bound without room, work on incumbents, work in all, rounding margin
 DROPPED, TRIED, WORK, MARGIN = 4, 5, 6, 7
 
-# counters of a depth-first search, and of a forest; both have OPEN
+# counters of a depth-first search, and of a pool; both have OPEN
 DEPTH, NODES, STATE = 0, 1, 2
 USED, EXAMINED, LAST_TRY = 0, 1, 2
 OPEN = 3

@@ -18,8 +18,8 @@ from ...core.kernel_cache import drop_stale
 from ...core.symmetry import Symmetry
 from ._state import INFEASIBLE, OPTIMAL, UNFINISHED
 from .base import Budget, NodeProblem, NodeSolution, NodeSolutions, Status
+from .prepared_rows import PreparedRows
 from .regimes import TENTATIVE_NODES, Request, Result, search_assignments, search_both, search_line
-from .table import Table
 
 Regime = Literal["auto", "assignments", "boxes"]
 
@@ -35,7 +35,7 @@ class ExactSolver:
 
     def __init__(self, regime: Regime = "auto") -> None:
         self.regime = regime
-        self._tables: dict[tuple[int, int], tuple[Array, Array, Table]] = {}
+        self._tables: dict[tuple[int, int], tuple[Array, Array, PreparedRows]] = {}
 
     def solve(self, problem: NodeProblem, budget: Budget, start: Array | None = None) -> NodeSolution:
         started = time.perf_counter()
@@ -87,10 +87,10 @@ class ExactSolver:
             for b in np.flatnonzero(result.states == UNFINISHED):
                 search_both(request, result, int(b), alternate=auto and few)
 
-    def _table(self, points: Array, weights: Array) -> Table:
+    def _table(self, points: Array, weights: Array) -> PreparedRows:
         """Kept for the rows of the last few calls; holding the arrays keeps their ids theirs."""
         key = (id(points), id(weights))
-        kept = self._tables.pop(key, None) or (points, weights, Table.of(points, weights))
+        kept = self._tables.pop(key, None) or (points, weights, PreparedRows.of(points, weights))
         self._tables[key] = kept  # the youngest, also where threads take turns here
         for oldest in tuple(self._tables)[:-4]:
             self._tables.pop(oldest, None)

@@ -9,7 +9,16 @@ import numpy as np
 from ...core.arrays import Array
 from ...core.errors import SolverUnavailable
 from .base import Budget, NodeProblem, NodeSolution, Status
-from .miqcp import CONVERGENCE, DUAL_FEASIBILITY, FEASIBILITY, Limits, Model, Record, SolverOutcome, solve_with
+from .miqcp import (
+    CONVERGENCE,
+    DUAL_FEASIBILITY,
+    FEASIBILITY,
+    Programme,
+    Record,
+    SolverLimits,
+    SolverOutcome,
+    solve_with,
+)
 
 _TOO_LARGE = 10010
 _LICENCE_ERRORS = (10009, 10032)
@@ -26,7 +35,9 @@ class GurobiSolver:
     def solve(self, problem: NodeProblem, budget: Budget, start: Array | None = None) -> NodeSolution:
         return solve_with(self.optimise, problem, budget, start)
 
-    def optimise(self, model: Model, limits: Limits, start: Array | None, record: Record | None) -> SolverOutcome:
+    def optimise(
+        self, model: Programme, limits: SolverLimits, start: Array | None, record: Record | None
+    ) -> SolverOutcome:
         """Translate the neutral model and run Gurobi on one thread."""
         gurobipy = _import()
         try:
@@ -60,7 +71,7 @@ def _import() -> Any:
 
 
 def _run(
-    gurobipy: Any, gurobi: Any, model: Model, limits: Limits, start: Array | None, record: Record | None
+    gurobipy: Any, gurobi: Any, model: Programme, limits: SolverLimits, start: Array | None, record: Record | None
 ) -> SolverOutcome:
     codes = gurobipy.GRB
     gurobi.Params.FeasibilityTol = FEASIBILITY

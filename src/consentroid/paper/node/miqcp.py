@@ -21,7 +21,7 @@ d_jk by ε repairs them at a cost of ε Σ w_j. Hence
 
     margin = ε Σ_j w_j + δ Σ widths + η (Σ_j w_j d_j + Σ |⟨price, m̂⟩|) + rounding of the coordinates
 
-is subtracted from the reported dual bound (`Model.margin`). Bounds of MIQCP solvers are therefore as good as their
+is subtracted from the reported dual bound (`Programme.margin`). Bounds of MIQCP solvers are therefore as good as their
 tolerances, never better; `ExactSolver` rounds outward instead.
 """
 
@@ -60,7 +60,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Model:
+class Programme:
     """Variables: centroids (K·D), then assignments a_jk (J·K), then squared distances d_jk (J·K)."""
 
     lower: Array
@@ -112,7 +112,7 @@ class SolverOutcome:
 
 
 @dataclass(frozen=True)
-class Limits:
+class SolverLimits:
     """A `Budget` in the words of a MIQCP solver."""
 
     seconds: float
@@ -122,10 +122,10 @@ class Limits:
 
 # called with the solver's dual bound or with a new feasible point, whenever either changes
 Record = Callable[[float | None, Array | None], None]
-Optimise = Callable[[Model, Limits, Array | None, Record | None], SolverOutcome]
+Optimise = Callable[[Programme, SolverLimits, Array | None, Record | None], SolverOutcome]
 
 
-def state(problem: NodeProblem) -> Model:
+def state(problem: NodeProblem) -> Programme:
     """The programme above, relaxed by 2ε where a true point could otherwise be lost."""
     keep = problem.weights > 0
     points, weights = problem.points[keep], problem.weights[keep]
@@ -149,7 +149,7 @@ def state(problem: NodeProblem) -> Model:
     )
     largest = float(np.abs(everything).max(initial=0.0))
     shift = 8 * _UNIT * (largest / scale + 1)  # most a coordinate can move by rounding
-    return Model(
+    return Programme(
         lower=np.concatenate([lower.reshape(-1), np.zeros(2 * n_pairs)]),
         upper=np.concatenate([upper.reshape(-1), np.ones(n_pairs), big_m.reshape(-1)]),
         binary=np.repeat([False, True, False], [k * d, n_pairs, n_pairs]),
@@ -214,11 +214,11 @@ def solve_with(optimise: Optimise, problem: NodeProblem, budget: Budget, start: 
     model = state(problem)
     point = None if start is None else model.start(problem, start)
     remaining = max(budget.seconds - (time.perf_counter() - began), 0.0)
-    outcome = optimise(model, Limits(remaining, max(budget.gap, LEAST_GAP), budget.search_nodes), point, None)
+    outcome = optimise(model, SolverLimits(remaining, max(budget.gap, LEAST_GAP), budget.search_nodes), point, None)
     return report(problem, model, outcome, time.perf_counter() - began)
 
 
-def report(problem: NodeProblem, model: Model, outcome: SolverOutcome, seconds: float) -> NodeSolution:
+def report(problem: NodeProblem, model: Programme, outcome: SolverOutcome, seconds: float) -> NodeSolution:
     """The outcome in units of the problem, with the bound made safe."""
     if outcome.status is Status.INFEASIBLE:
         middle = problem.boxes.mean(axis=0)

@@ -17,13 +17,13 @@ from ...core.arrays import Array
 from ...core.errors import InvalidInput
 from ...core.symmetry import Symmetry
 from ._batch import solve_batch
-from ._boxes import begin_forest, end_forest, grow_forest, make_forest
+from ._boxes import begin_pool, end_pool, grow_pool, make_pool
 from ._one_feature import cluster_line
 from ._prepare import power_above
-from ._scaling import Rows
+from ._scaling import ScaledRows
 from ._state import EXAMINED, NONE, OPEN, OPTIMAL, ORDER, UNFINISHED
 from .base import Budget
-from .table import Table
+from .prepared_rows import PreparedRows
 
 Integers = NDArray[np.int64]
 
@@ -37,8 +37,8 @@ MOST_MEMORY = 300_000_000  # bytes for open boxes
 class Request(NamedTuple):
     """One call's arguments, as the kernels take them."""
 
-    table: Table
-    rows: Rows
+    table: PreparedRows
+    rows: ScaledRows
     prices: Array  # (B, K, D)
     boxes: Array  # (B, 2, K, D)
     rule: int
@@ -49,7 +49,7 @@ class Request(NamedTuple):
 
     @classmethod
     def of(
-        cls, table: Table, prices: Array, boxes: Array, symmetry: Symmetry, budget: Budget, start: Array | None
+        cls, table: PreparedRows, prices: Array, boxes: Array, symmetry: Symmetry, budget: Budget, start: Array | None
     ) -> Request:
         """Owned copies: kernels are compiled for one array type."""
         if symmetry.rule not in RULES:
@@ -119,18 +119,18 @@ def search_line(request: Request, result: Result) -> None:
 def search_assignments(request: Request, result: Result, most_nodes: int) -> None:
     """All unfinished boxes by the depth-first search, each up to `most_nodes`."""
     n_boxes, n_clusters, _ = request.prices.shape
-    room = request.table.borrow_room(n_clusters)
-    room.cursor.fill(0)
+    workspace = request.table.borrow_workspace(n_clusters)
+    workspace.cursor.fill(0)
     limit = int(min(request.budget.search_nodes, most_nodes))
-    while room.cursor[0] < n_boxes:
+    while workspace.cursor[0] < n_boxes:
         solve_batch(
             request.rows, request.prices, request.boxes, request.rule, request.references, request.start, 4,
-            request.budget.gap, limit, LOOK_AT_CLOCK, room, result.bounds, result.values, result.centroids,
+            request.budget.gap, limit, LOOK_AT_CLOCK, workspace, result.bounds, result.values, result.centroids,
             result.states, result.nodes, result.labels,
         )  # fmt: skip
         if time.perf_counter() >= request.deadline:
             limit = 0  # what is under way stops where it stands; the rest gets its root bound
-    request.table.return_room(n_clusters, room)
+    request.table.return_workspace(n_clusters, workspace)
 
 
 class BoxSearch:
@@ -140,21 +140,21 @@ class BoxSearch:
         self._request, self._b = request, b
         rows, (_, n_clusters, n_features) = request.rows, request.prices.shape
         capacity = min(MOST_MEMORY // (16 * n_clusters * n_features + 40), max(2 * request.budget.search_nodes, 64))
-        self._forest = make_forest(int(capacity), n_clusters, n_features)
-        self._model, self._offset, self._fine = begin_forest(
+        self._pool = make_pool(int(capacity), n_clusters, n_features)
+        self._model, self._offset, self._fine = begin_pool(
             rows, request.prices[b], request.boxes[b], request.rule, request.references,
-            request.start if start is None else start, 4 if len(rows.w) <= MANY_ROWS else 2, request.gap, self._forest,
+            request.start if start is None else start, 4 if len(rows.w) <= MANY_ROWS else 2, request.gap, self._pool,
         )  # fmt: skip
         self._quota = 20_000.0
 
     @property
     def examined(self) -> int:
-        return int(self._forest.counters[EXAMINED])
+        return int(self._pool.counters[EXAMINED])
 
     @property
     def over(self) -> bool:
         """Nothing left to examine."""
-        return not self._fine or (self.examined > 0 and self._forest.counters[OPEN] == 0)
+        return not self._fine or (self.examined > 0 and self._pool.counters[OPEN] == 0)
 
     def run(self, until: float, most_boxes: int) -> None:
         """Examine at least one box, then more until the clock shows `until` or `most_boxes` were examined."""
@@ -163,19 +163,19 @@ class BoxSearch:
             began = time.perf_counter()
             if self.examined > 0 and (began >= until or self.examined >= most_boxes):
                 return
-            grow_forest(
+            grow_pool(
                 len(request.rows.weights), request.table.tree, self._model, self._offset, request.gap, most_boxes,
-                self._quota, self._forest,
+                self._quota, self._pool,
             )  # fmt: skip
             took = time.perf_counter() - began
             self._quota *= min(max(0.01 / max(took, 1e-6), 0.5), 2.0)  # look at the clock every ten milliseconds
 
-    def tell(self, result: Result) -> None:
+    def report_to(self, result: Result) -> None:
         request, b = self._request, self._b
         centroids, labels = np.empty(request.prices.shape[1:]), np.zeros_like(result.labels)
-        bound, value, state = end_forest(
+        bound, value, state = end_pool(
             request.rows, request.prices[b], request.boxes[b], request.rule, request.references, self._model,
-            self._fine, request.gap, self._forest, centroids, labels,
+            self._fine, request.gap, self._pool, centroids, labels,
         )  # fmt: skip
         result.improve(b, bound, value, centroids, state, labels)
 
@@ -194,7 +194,7 @@ def search_both(request: Request, result: Result, b: int, alternate: bool) -> No
     most_nodes, turn = TENTATIVE_NODES, 0.3
     while True:
         boxes.run(min(request.deadline, time.perf_counter() + turn if alternate else math.inf), limit)
-        boxes.tell(result)
+        boxes.report_to(result)
         began = time.perf_counter()
         if result.states[b] != UNFINISHED or boxes.over or boxes.examined >= limit or began >= request.deadline:
             return

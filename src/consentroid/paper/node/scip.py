@@ -9,7 +9,7 @@ import numpy as np
 from ...core.arrays import Array
 from ...core.errors import SolverUnavailable
 from .base import Budget, NodeProblem, NodeSolution, Status
-from .miqcp import DUAL_FEASIBILITY, FEASIBILITY, Limits, Model, Record, SolverOutcome, solve_with
+from .miqcp import DUAL_FEASIBILITY, FEASIBILITY, Programme, Record, SolverLimits, SolverOutcome, solve_with
 
 STATUS_MAP = {
     "optimal": Status.OPTIMAL,
@@ -28,7 +28,7 @@ class ScipSolver:
         return solve_with(optimise, problem, budget, start)
 
 
-def optimise(model: Model, limits: Limits, start: Array | None, record: Record | None) -> SolverOutcome:
+def optimise(model: Programme, limits: SolverLimits, start: Array | None, record: Record | None) -> SolverOutcome:
     """Translate the neutral model and run SCIP on one thread."""
     try:
         import pyscipopt

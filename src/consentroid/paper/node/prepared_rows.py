@@ -7,9 +7,9 @@ from functools import cached_property
 import numpy as np
 
 from ...core.arrays import Array
-from ._batch import Room, make_room
+from ._batch import Workspace, make_workspace
 from ._prepare import power_above, prepare_few
-from ._scaling import Rows
+from ._scaling import ScaledRows
 from ._start import lloyd_seeds
 from ._tails import tail_bounds
 from ._tree import Tree, build_tree
@@ -23,7 +23,7 @@ RUNS, FEW_RUNS, FEW_ROWS = 10, 5, 30  # of Lloyd's algorithm, for starts; fewer 
 TAIL_NODES = 20_000  # most search nodes for one tail
 
 
-class Table:
+class PreparedRows:
     """Computed once for a node's rows, and kept."""
 
     def __init__(
@@ -31,12 +31,12 @@ class Table:
     ) -> None:
         self.points, self.weights, self.y, self.w = points, weights, y, w
         self.centre, self.scale, self.weight_scale = centre, scale, weight_scale
-        self._rows: dict[int, Rows] = {}
-        self._rooms: dict[int, list[Room]] = {}
+        self._rows: dict[int, ScaledRows] = {}
+        self._workspaces: dict[int, list[Workspace]] = {}
         self._effort: dict[int, tuple[int, int]] = {}  # search nodes spent on the tails, and offered
 
     @classmethod
-    def of(cls, points: Array, weights: Array) -> Table:
+    def of(cls, points: Array, weights: Array) -> PreparedRows:
         """Shift, scale, merge equal rows, order for the search."""
         points, weights = np.array(points, dtype=float, order="C"), np.array(weights, dtype=float)
         if len(points) <= (MOST_ORDERED if points.shape[1] > 1 else MOST_ORDERED_ON_A_LINE):
@@ -62,7 +62,7 @@ class Table:
     def tree(self) -> Tree:
         return build_tree(self.y, self.w, 8)
 
-    def rows(self, n_clusters: int, seconds: float) -> Rows:
+    def rows(self, n_clusters: int, seconds: float) -> ScaledRows:
         """With starts and tails for K clusters; tails cut short for want of time are redone when there is more."""
         effort = int(min(max(seconds, 0.0), 2.0) * 200_000)
         spent, offered = self._effort.get(n_clusters, (0, -1))
@@ -79,17 +79,17 @@ class Table:
                 spent = tail_bounds(y, w, len(self.weights), n_clusters, seeds, TAIL_NODES, effort, tail, best)
                 seeds = np.concatenate([best[None], seeds])
             self._effort[n_clusters] = (spent, effort)
-            self._rows[n_clusters] = Rows(
+            self._rows[n_clusters] = ScaledRows(
                 self.points, self.weights, y, w, self.centre, self.scale, self.weight_scale, tail, seeds
             )
         return self._rows[n_clusters]
 
-    def borrow_room(self, n_clusters: int) -> Room:
+    def borrow_workspace(self, n_clusters: int) -> Workspace:
         """For one search; threads that search at the same time get different ones."""
         try:
-            return self._rooms.setdefault(n_clusters, []).pop()
+            return self._workspaces.setdefault(n_clusters, []).pop()
         except IndexError:
-            return make_room(len(self.w), n_clusters, self.y.shape[1])
+            return make_workspace(len(self.w), n_clusters, self.y.shape[1])
 
-    def return_room(self, n_clusters: int, room: Room) -> None:
-        self._rooms[n_clusters].append(room)
+    def return_workspace(self, n_clusters: int, workspace: Workspace) -> None:
+        self._workspaces[n_clusters].append(workspace)
