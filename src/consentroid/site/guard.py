@@ -8,15 +8,16 @@ A group is the set of rows behind a number. With fewer than `least` rows it is *
 * In-rows of a box are treated as undecided rows if they are few: they could be. Their quadratic I is told no more (0
   claims nothing), and every cut is raised by μ max(0, −min I), the most that they can pay:
       Σ_in w s(y − T) − μ I(m)  ≤  Σ_in w s(y − T) + μ max(0, −min I).
-* Undecided rows that count in the minorant, if they are few, contribute a constant in place of their own quadratic,
-  rounded outward to a power of two. An undecided row contributes p or more (`kernels/boxes.py`); an in-row has d < λ,
-      ψ = d − λ + Σ_d 2 θ_d (u − δ)_d δ_d  ≥  −λ − 2 θ √λ |h|.
-* What few undecided rows add to cuts is told as one power of two for all cuts with the same μ; their weight and worth
-  are rounded up to powers of two as well. (Among many undecided rows a cut may rest on few: docs/disclosure.md.)
+* Undecided rows that count in the minorant, if they are few, contribute a coarse quadratic in place of their own: the
+  weight as a power of two, offsets in quarters of a power of two above the largest, the constant in three binary
+  digits and lower by all that this can cost within the box.
+* What few undecided rows add to a cut is told in three binary digits, rounded up; their weight and worth as powers of
+  two. A claim is rounded once and what was examined twice: a cut at the root of a secant is then no worse than it.
+  (Among many undecided rows a cut may rest on few of them: docs/disclosure.md.)
 * Where to split is answered by the box's own widths if the rows are few; those everybody knows.
 
 Everything here works on the sums that the kernels return; `groups` holds, for each box: numbers of in-rows, of
-undecided rows, and of those that count in the minorant; Σ_in w λ, Σ_in w √λ; Σ w max(0, −p) over the undecided rows.
+undecided rows, and of those that count in the minorant, and Σ_in w λ.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ from ..core.search import MULTIPLES, SHIFT
 from ..protocol.messages import BoxSums, Claim, ClaimSums, Evaluated, Examine
 
 EPS = 2.0**-52
-N_INSIDE, N_UNDECIDED, N_ACTIVE, INSIDE_PRICES, INSIDE_ROOTS, DEPTH = range(6)
-N_GROUPS = 6
+N_INSIDE, N_UNDECIDED, N_ACTIVE, INSIDE_PRICES = range(4)
+N_GROUPS = 4
 Counts = NDArray[np.int64] | Array
 
 

@@ -104,11 +104,11 @@ def in_margin(sums, n_features):
 @kernel
 def minorant(y, w, lam, centre, half, theta, kept, left, sums, out):
     """(W, V, C) of the joint minorant into `out`; C is rounded down for the whole box. Returns how many undecided rows
-    count in it, and Σ w max(0, −p) over them: the least that they can contribute, with its sign turned."""
+    count in it."""
     n_features = len(centre)
     small = (4 * n_features + 16) * EPS
     weight, constant, magnitude = sums[WEIGHT], sums[CONSTANT], 0.0
-    active, depth = 0, 0.0
+    active = 0
     for d in range(n_features):
         out[1 + d] = sums[OFFSET + d]
     for r in range(left):
@@ -129,7 +129,6 @@ def minorant(y, w, lam, centre, half, theta, kept, left, sums, out):
         s = 1.0 if P <= 0.0 else min(1.0, -p / (P - p) * (1.0 + 8.0 * EPS))
         top = max(P, 0.0)
         active += 1
-        depth -= w[j] * p
         weight += w[j] * s
         constant += w[j] * s * (at - top)
         magnitude += w[j] * s * (size + top)
@@ -140,7 +139,7 @@ def minorant(y, w, lam, centre, half, theta, kept, left, sums, out):
     )
     out[0] = weight
     out[1 + n_features] = constant - margin - (TINY if weight > 0.0 else 0.0)
-    return active, depth
+    return active
 
 
 @kernel
@@ -207,11 +206,10 @@ def cut_grid(y, w, lam, lo, hi, centre, steepness, multiples, kept, left, a, sum
 
 
 @kernel
-def describe_groups(left, active, depth, sums, out):
-    """How many rows are in, undecided, and count in the minorant, and what they can pay at most: `site/guard.py`."""
-    up = 1.0 + 8.0 * EPS * (left + sums[N_IN] + sums[LEVELS] + 16.0)
+def describe_groups(left, active, sums, out):
+    """How many rows are in, undecided, and count in the minorant, and Σ_in w λ rounded up: for `site/guard.py`."""
     out[0], out[1], out[2] = sums[N_IN], left, active
-    out[3], out[4], out[5] = sums[PRICES] * up, sums[ROOTS] * up, depth * up
+    out[3] = sums[PRICES] * (1.0 + 8.0 * EPS * (sums[N_IN] + sums[LEVELS] + 16.0))
 
 
 @kernel
@@ -270,7 +268,7 @@ def examine_boxes(
         else:
             left = classify(y, w, lam, lo, hi, centre, rows[starts[b] :], lengths[b], sums, a, kept)
         kept_lengths[b] = left
-        active, depth = minorant(y, w, lam, centre, half, theta, kept, left, sums, minorants[b])
+        active = minorant(y, w, lam, centre, half, theta, kept, left, sums, minorants[b])
         inside(sums, n_features, insides[b])
         weight, profit = 0.0, 0.0
         for r in range(left):
@@ -279,7 +277,7 @@ def examine_boxes(
         undecided[b], worth[b] = weight, profit * (1.0 + (left + 8.0) * 2.0 * EPS)
         cut_grid(y, w, lam, lo, hi, centre, steepness[b], multiples, kept, left, a, sums, cuts[b])
         split_scores(y, w, lam, lo, hi, kept, left, a, scores[b])
-        describe_groups(left, active, depth, sums, groups[b])
+        describe_groups(left, active, sums, groups[b])
 
 
 @entry
@@ -311,8 +309,8 @@ def claim_boxes(
                 rows[near] = j
                 near += 1
         left = classify(y, w, lam, lo, hi, centre, rows, near, sums, a, kept)
-        active, depth = minorant(y, w, lam, centre, half, theta, kept, left, sums, minorants[b])
+        active = minorant(y, w, lam, centre, half, theta, kept, left, sums, minorants[b])
         inside(sums, n_features, insides[b])
-        describe_groups(left, active, depth, sums, groups[b])
+        describe_groups(left, active, sums, groups[b])
         for i in range(cut_first[b], cut_first[b + 1]):
             cuts[i] = cut_sum(y, w, lam, cut_axis[i], cut_side[i], cut_at[i], cut_mu[i], centre, kept, left, a, sums)
