@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from .report.html import write_report
     from .selection import select_k
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 # Imported on first use: `consentroid --help` need not wait for scikit-learn.
 _HOME = {

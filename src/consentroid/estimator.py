@@ -64,17 +64,39 @@ class FederatedKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
 
     Attributes
     ----------
-    cluster_centers_ : array of shape (n_clusters, n_features), in lexicographic order: labels are stable between runs
-    labels_ : array of shape (n_samples,); for a mapping, of all nodes one after the other
-    node_labels_ : dict from node to the labels of its rows
-    inertia_, lower_bound_, gap_ : cost, proven bound on the least possible cost, and their relative difference
-    certified_ : whether gap_ is at most the gap asked for
-    stop_reason_, n_rounds_, history_ : why it stopped, exchanges with the sites, and one record per step
-    certificate_ : the proof (`certificate_.write(path)`); None for the paper's methods
-    centroid_regions_ : array of shape (n_clusters, 2, n_features) or None: boxes that hold that centroid of *every*
-        optimal clustering (and of every one that costs no more than `regions_tolerance_` above the best found)
-    certain_ : boolean array of shape (n_samples,): rows that are in this cluster in every optimal clustering
-    n_features_in_, feature_names_in_ : as everywhere in scikit-learn
+    cluster_centers_ : array of shape (n_clusters, n_features)
+        Centroids, in lexicographic order, so that labels are stable between runs.
+    labels_ : array of shape (n_samples,)
+        The cluster of each row; for a mapping, of all nodes one after the other.
+    node_labels_ : dict
+        From node to the labels of its rows.
+    inertia_ : float
+        The cost of the centroids.
+    lower_bound_ : float
+        Proven: no centroids cost less.
+    gap_ : float
+        (inertia_ − lower_bound_) / inertia_.
+    certified_ : bool
+        Whether gap_ is at most the gap asked for.
+    verdict_ : str
+        What is proven, in one sentence.
+    stop_reason_ : str
+        Why it stopped.
+    n_rounds_ : int
+        Exchanges with the sites.
+    history_ : list of dict
+        One record per step.
+    certificate_ : Certificate or None
+        The proof (`certificate_.write(path)`); None for the paper's methods.
+    centroid_regions_ : array of shape (n_clusters, 2, n_features) or None
+        Boxes that hold that centroid of *every* optimal clustering, and of every one that costs no more than
+        `regions_tolerance_` above the best found.
+    certain_ : boolean array of shape (n_samples,)
+        Rows that are in this cluster in every optimal clustering.
+    n_features_in_ : int
+        As everywhere in scikit-learn.
+    feature_names_in_ : array of str
+        As everywhere in scikit-learn.
 
     Examples
     --------
