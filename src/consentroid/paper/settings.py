@@ -67,6 +67,3 @@ class PaperSettings:
             raise InvalidInput(f"max_rounds={self.max_rounds} must be at least 1")
         if not self.time_limit > 0:
             raise InvalidInput(f"time_limit={self.time_limit} must be a positive number of seconds")
-
-
-Settings = PaperSettings  # until federation/ is switched
