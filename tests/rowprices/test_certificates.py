@@ -12,7 +12,12 @@ import pytest
 
 from consentroid.certificate.document import Certificate, CellProof, LeafProof, fingerprint_of
 from consentroid.core.errors import CertificateInvalid, InvalidInput
+from consentroid.protocol.messages import Evaluate, PriceQuery
+from consentroid.rowprices.cells import frontier
+from consentroid.rowprices.proof import certify_tree
 from consentroid.verify import verify
+from oracle import clustering_optimum
+from priced_nodes import Prices
 from row_problems import KINDS, Solved, solved
 
 SEEDS = range(8 * len(KINDS))
@@ -41,6 +46,42 @@ def test_every_certificate_passes(block: int) -> None:
             assert part.lower_bound is None
             assert part.conditional_bound is not None
             assert Fraction(part.conditional_bound) <= problem.optimum, seed
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_certificates_with_cells_pass_and_are_true(seed: int) -> None:
+    """Branches made by hand, twice: cells with faces, counts of 0, cells without any row."""
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(7, 1 + seed % 2)) if seed % 3 else rng.integers(0, 4, size=(7, 2)) * 1.0
+    k = min(2 + seed % 2, len(np.unique(x, axis=0)))
+    rows = {"a": x[:3], "b": x[3:]}
+    prices = Prices(rows, k)
+    root, parent = prices.root, prices.priced(prices.root, None)
+    root.bound = -1.0  # not even a trivial bound: only the branches count
+    for depth, node in enumerate((root, None)):
+        node = node or max(root.children, key=lambda child: min(cell.count for cell in child.cells))
+        cell = int(np.argmax([one.count for one in node.cells]))
+        axis = int(rng.integers(x.shape[1]))
+        low, high = node.cells[cell].lower[axis], node.cells[cell].upper[axis]
+        for child in node.branch(cell, axis, float(low + rng.uniform(0.2, 0.8) * (high - low))):
+            child.bound = -1.0 + 0.1 * depth
+            prices.priced(child, parent)
+    leaves = frontier(root)
+    assert len(leaves) > 2
+    session, engine = prices.session, prices.engine
+    replies = session.totals.ask_each(PriceQuery(0, evaluate=Evaluate(session.centroids[None])))
+    session.site_costs = np.array([reply.evaluated.costs[0] for reply in replies])
+    certificate = certify_tree(session, root, engine.root_cell, list(rows), [f"f{d}" for d in range(x.shape[1])])
+    optimum = clustering_optimum(x, np.ones(len(x)), k)
+    assert Fraction(certificate.lower) <= optimum <= Fraction(certificate.upper)
+    assert certificate.lower >= float(optimum) * (1 - 1e-2) - 1e-5 * certificate.upper  # branching only helps
+    kept = prices.kept([leaf.slot for leaf in leaves])
+    report = verify(certificate, rows, kept)
+    assert report.verified
+    assert report.lower_bound is not None
+    assert Fraction(report.lower_bound) <= optimum
+    for name in rows:
+        assert not verify(certificate, {name: rows[name]}, kept).verified
 
 
 # ---------------------------------------------------------------- forgeries

@@ -49,7 +49,7 @@ def test_almost_all_of_them_are_certified() -> None:
 
 def test_with_no_time_at_all_the_bounds_are_true() -> None:
     reasons = set()
-    for seed in range(60):
+    for seed in range(36):
         problem = row_problem(seed, most_rows=7)
         for limit in (1e-9, 3e-3, 2e-2):
             result = problem.solved(gap=1e-6, time_limit=limit, seed=seed)
