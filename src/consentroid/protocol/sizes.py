@@ -1,7 +1,7 @@
 """How many bytes a message takes on the wire, without writing it: a count must not cost more than what it counts.
 
-Payloads of arrays and texts are exact, headers as msgpack writes them for such sizes; the result is never below the true
-size and above it by a few bytes.
+Payloads of arrays and texts are exact, headers as msgpack writes them for such sizes; the result is never below the
+true size and above it by a few bytes.
 """
 
 from __future__ import annotations
