@@ -51,7 +51,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Regions:
-    """Boxes, one per centroid, that hold that centroid of every clustering with cost ≤ (1 + tolerance) · upper bound."""
+    """Boxes, one per centroid, that hold that centroid of every clustering with cost ≤ (1 + tolerance) upper bound."""
 
     lower: Array  # (K, D), original features
     upper: Array  # (K, D)
