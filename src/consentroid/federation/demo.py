@@ -24,8 +24,8 @@ from .process import Member
 
 NAMES = ("berlin", "lyon", "turin")
 VICTIM = "lyon"
-KILL_AFTER_ROUND = 3
-LIMITS = {"silence": 4.0, "call": 4.0, "pace": 0.25}
+KILL_AFTER_ROUND = 30
+LIMITS = {"silence": 4.0, "call": 4.0, "pace": 0.04}
 
 
 def federated_demo(out: Path, console: Console) -> None:
@@ -35,7 +35,7 @@ def federated_demo(out: Path, console: Console) -> None:
     def say(text: str) -> None:
         console.print(f"[dim]{time.monotonic() - started:5.1f} s[/dim]  {text}", highlight=False)
 
-    problem = generate(len(NAMES), 2, 4, seed=7, points_per_cluster=6, radius=0.4).problem
+    problem = generate(len(NAMES), 2, 4, seed=7, points_per_cluster=20, radius=0.4).problem
     settings = RunSettings(4, gap=1e-4)
     with tempfile.TemporaryDirectory(prefix="consentroid-") as temporary, contextlib.ExitStack() as members:
         kits = provision(NAMES, f"localhost:{free_port()}", Path(temporary, "federation"))
