@@ -13,8 +13,9 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import is_dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import pytest
 
@@ -172,12 +173,22 @@ def test_nothing_gone_is_told(path: Path) -> None:
         assert gone not in text, gone
 
 
-def test_every_field_that_leaves_a_node_is_disclosed() -> None:
+# Everything of which a reply can consist; what it is made of is read from its own annotations.
+PARTS = {
+    kind
+    for reply in (messages.PriceReply, messages.Reply)
+    for hint in get_type_hints(reply).values()
+    for kind in get_args(hint)
+    if is_dataclass(kind)
+}
+
+
+@pytest.mark.parametrize("kind", [messages.Description, *sorted(PARTS, key=lambda kind: kind.__name__)])
+def test_every_field_that_leaves_a_site_is_disclosed(kind: type) -> None:
     text = (DOCS / "disclosure.md").read_text(encoding="utf-8")
-    for kind in (messages.Description, messages.Solved, messages.Evaluated):
-        assert kind.__name__ in text
-        for field in inspect.signature(kind).parameters:
-            assert field == "node" or f"`{field}`" in text or f"{kind.__name__}.{field}`" in text, field
+    assert kind.__name__ in text
+    for field in inspect.signature(kind).parameters:
+        assert field == "node" or f"`{field}`" in text or f"{kind.__name__}.{field}`" in text, field
 
 
 def test_the_reference_names_every_export_and_parameter() -> None:
