@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from consentroid.certificate.document import Certificate, CellProof, LeafProof, fingerprint_of
+from consentroid.certificate.document import CellProof, Certificate, LeafProof, fingerprint_of
 from consentroid.core.errors import CertificateInvalid, InvalidInput
 from consentroid.protocol.messages import Evaluate, PriceQuery
 from consentroid.rowprices.cells import frontier

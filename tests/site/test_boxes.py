@@ -208,7 +208,8 @@ def test_children_inherit_the_truth(least: int) -> None:
 def test_a_row_exactly_at_its_price_may_count_or_not() -> None:
     """Where a row's greatest or least distance is its price to the last bit, both readings stay true."""
     y = np.array([[0.0], [3.0], [-2.0]])
-    for lower, upper, prices in [(-1.0, 1.0, [1.0, 4.0, 9.0]), (0.0, 0.0, [0.0, 9.0, 4.0]), (1.0, 2.0, [4.0, 1.0, 9.0])]:
+    cases = [(-1.0, 1.0, [1.0, 4.0, 9.0]), (0.0, 0.0, [0.0, 9.0, 4.0]), (1.0, 2.0, [4.0, 1.0, 9.0])]
+    for lower, upper, prices in cases:
         site = Site.of(y, np.ones(3), np.array(prices))
         low, high, held = np.array([lower]), np.array([upper]), np.zeros(1, dtype=bool)
         sums = examine(site, low, high, held, 1.0)

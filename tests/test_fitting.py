@@ -1,0 +1,95 @@
+"""The front door: what is asked for is checked, and what is answered says what was done."""
+
+from __future__ import annotations
+
+import math
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from consentroid.core.errors import InvalidInput
+from consentroid.core.problem import Domain, Problem
+from consentroid.core.result import StopReason, relative_gap
+from consentroid.fitting import METHODS, fit, run
+from consentroid.transport.inprocess import InProcessTransport
+from consentroid.verify import verify
+
+RNG = np.random.default_rng(5)
+ROWS = {"a": RNG.normal(size=(20, 2)), "b": RNG.normal(size=(15, 2)) + 4.0}
+
+
+def test_what_a_result_says() -> None:
+    result = fit(ROWS, 2, features=("height", "weight"))
+    assert result.certified
+    assert result.stop_reason is StopReason.GAP
+    assert result.method == "row-prices" == METHODS[0]
+    assert result.bound_from == "row prices"
+    assert result.features == ("height", "weight")
+    assert result.gap == relative_gap(result.lower_bound, result.upper_bound)
+    assert result.counts.sum() == 35.0
+    assert [site.name for site in result.sites] == ["a", "b"]
+    assert sum(site.cost for site in result.sites) == pytest.approx(result.upper_bound, rel=1e-12)
+    np.testing.assert_allclose(sum(site.counts for site in result.sites), result.counts)
+    assert result.centroids.tolist() == sorted(result.centroids.tolist())
+    assert result.settings["gap"] == 1e-4
+    assert result.bytes_up > 0
+    assert result.bytes_down > 0
+    assert result.rounds > 0
+    lowers = [step.lower for step in result.trace]
+    uppers = [step.upper for step in result.trace]
+    assert lowers == sorted(lowers)
+    assert uppers == sorted(uppers, reverse=True)
+    assert sum(result.phases.values()) <= result.seconds * 1.01
+
+
+def test_price_files_are_private_and_verify(tmp_path: Path) -> None:
+    result = fit(ROWS, 2, folder=tmp_path)
+    files = {name: tmp_path / f"prices-{name}.npz" for name in ROWS}
+    assert all(file.stat().st_mode & 0o777 == 0o600 for file in files.values())
+    assert verify(result.certificate, ROWS, files).verified
+
+
+def test_over_any_transport_the_result_is_the_same() -> None:
+    inside = fit(ROWS, 2, regions=False)
+    outside = run(InProcessTransport.of(Problem.checked(ROWS, 2)), 2, regions=False)
+    np.testing.assert_array_equal(inside.centroids, outside.centroids)
+    assert inside.lower_bound == outside.lower_bound
+
+
+def test_given_centroids_are_the_first_incumbent() -> None:
+    best = fit(ROWS, 2)
+    again = fit(ROWS, 2, init=best.centroids, seed=9)
+    assert again.upper_bound <= best.upper_bound * (1 + 1e-12)
+    assert again.certified
+
+
+@pytest.mark.parametrize("limit", [0.05, 0.4])
+def test_the_time_limit_is_kept(limit: float) -> None:
+    rng = np.random.default_rng(0)
+    rows = {"a": rng.normal(size=(400, 5)), "b": rng.normal(size=(300, 5))}
+    fit(rows, 5, time_limit=0.01)  # kernels are loaded
+    began = time.perf_counter()
+    result = fit(rows, 5, gap=1e-9, time_limit=limit)
+    assert result.stop_reason is StopReason.TIME_LIMIT
+    assert time.perf_counter() - began < limit + 3.0  # 0.5 s on a machine of one's own
+    assert 0.0 <= result.lower_bound <= result.upper_bound < math.inf
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"method": "magic"}, "unknown method 'magic'"),
+        ({"gap": -0.1}, "gap=-0.1"),
+        ({"gap": 1.0}, "gap=1.0"),
+        ({"gap": math.nan}, "gap=nan"),
+        ({"time_limit": 0.0}, "time_limit=0.0"),
+        ({"time_limit": math.nan}, "time_limit=nan"),
+        ({"topology": "star"}, "belong to the paper"),
+        ({"domain": Domain(np.zeros(2), np.ones(2))}, "outside the domain"),
+    ],
+)
+def test_bad_requests(options: dict[str, object], message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        fit(ROWS, 2, **options)
