@@ -157,12 +157,12 @@ def _row_prices(
     found: Regions | None = engine.regions
     return FitResult(
         centroids=session.centroids[order],
-        lower_bound=session.lower,
+        lower_bound=min(max(session.lower, session.spectral), session.upper),
         upper_bound=session.upper,
         gap_asked=gap,
         stop_reason=session.stop_reason,
         method=ROW_PRICES,
-        bound_from=session.bound_from,
+        bound_from=session.bound_from if session.lower >= session.spectral else "spectral",
         sites=_shares(channel, session.site_costs, session.site_counts, order),
         features=tuple(features),
         counts=session.counts[order],

@@ -68,17 +68,24 @@ class Selection:
 
 
 def select_k(
-    rows: Mapping[str, ArrayLike],
-    n_clusters: Iterable[int],
+    rows: Mapping[str, ArrayLike] | ArrayLike,
+    n_clusters: Iterable[int] = range(2, 9),
     *,
-    weights: Mapping[str, ArrayLike] | None = None,
+    weights: Mapping[str, ArrayLike] | ArrayLike | None = None,
     **options: Any,
 ) -> Selection:
     """Cluster with each number of clusters; `options` go to `fit`, and `time_limit` holds for each number alone.
 
+    `rows` is one table, or a mapping from site to table.
+
     More clusters never cost more, so a cost attained with fewer clusters bounds those with more from above, and a bound
     proven for more clusters bounds those with fewer from below: the band uses both.
     """
+    if not isinstance(rows, Mapping):
+        weights = None if weights is None else {"all": weights}
+        rows = {"all": rows}
+    elif weights is not None and not isinstance(weights, Mapping):
+        raise InvalidInput("with a mapping of tables, give weights as a mapping from site to weights too")
     found = [(k, fit(rows, k, weights=weights, **options)) for k in sorted(set(n_clusters))]
     if not found:
         raise InvalidInput("select_k needs at least one number of clusters, as in range(2, 7)")

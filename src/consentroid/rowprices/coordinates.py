@@ -77,3 +77,20 @@ class Axes:
     def bound_needed(self, lower: float) -> float:
         """The bound on y that gives this bound on x."""
         return (math.sqrt(max(lower, 0.0)) * self.norm + math.sqrt(self.scatter_error)) ** 2 * (1.0 + 64 * EPS)
+
+
+def spectral_bound(moments: MomentSums, n_clusters: int, n_rows: int) -> float:
+    """opt ≥ trace(S) − the K − 1 greatest eigenvalues of the scatter matrix S: K means span K − 1 dimensions at most.
+
+    Rounded down by what the sums and the eigenvalues can be off, relative to the squares that were summed.
+    """
+    if not moments.weight > 0.0:
+        return 0.0
+    scatter = moments.products - np.outer(moments.sums, moments.sums) / moments.weight
+    if not np.isfinite(scatter).all():
+        return 0.0
+    values = np.linalg.eigvalsh(0.5 * (scatter + scatter.T))[::-1]
+    n_features = len(values)
+    rounding = 16.0 * (n_rows + n_features**2 + 16) * EPS * float(np.trace(moments.products))
+    bound = float(values[n_clusters - 1 :].sum()) - n_features * rounding
+    return bound if math.isfinite(bound) and bound > 0.0 else 0.0

@@ -18,7 +18,7 @@ from ..protocol.messages import Moments, PriceQuery
 from .bundle import Bundle
 from .cells import Cell, Node, frontier, most_fractional
 from .columns import Columns
-from .coordinates import Axes
+from .coordinates import Axes, spectral_bound
 from .incumbents import evaluate, lloyd, split_starts, swaps
 from .regions import MOST_BOXES, find_regions
 from .search import CellSearch
@@ -198,6 +198,7 @@ class Engine:
         assert moments is not None
         mean = moments.sums / moments.weight
         scatter = moments.products / moments.weight - np.outer(mean, mean)
+        session.spectral = spectral_bound(moments, session.n_clusters, session.n_rows)
         values, vectors = np.linalg.eigh(0.5 * (scatter + scatter.T))
         self.spread = vectors * np.sqrt(np.maximum(values, 0.0))
         if init is not None:

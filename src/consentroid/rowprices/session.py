@@ -41,6 +41,7 @@ class Session:
     upper: float = float("inf")
     lower: float = 0.0
     bound_from: str = "none"
+    spectral: float = 0.0  # a bound from the moments alone, for data where no proof is in reach
     site_costs: Array | None = None  # (N,) of the incumbent, where sites answer in the open
     site_counts: Array | None = None  # (N, K)
     site_errors: Array | None = None  # (N,) what rounding the coordinates can cost
@@ -132,7 +133,7 @@ class Session:
     def note(self) -> None:
         """A line of progress and of the trace."""
         step = Step(
-            self.phase, self.totals.exchanges, self.lower, self.upper, self.boxes_done, self.boxes_open,
+            self.phase, self.totals.exchanges, min(max(self.lower, self.spectral), self.upper), self.upper, self.boxes_done, self.boxes_open,
             self.cells_open, self.seconds,
         )  # fmt: skip
         self.trace.append(step)
