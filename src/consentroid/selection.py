@@ -82,8 +82,7 @@ def select_k(
     proven for more clusters bounds those with fewer from below: the band uses both.
     """
     if not isinstance(rows, Mapping):
-        weights = None if weights is None else {"all": weights}
-        rows = {"all": rows}
+        rows, weights = {"all": rows}, None if weights is None else {"all": np.asarray(weights)}
     elif weights is not None and not isinstance(weights, Mapping):
         raise InvalidInput("with a mapping of tables, give weights as a mapping from site to weights too")
     found = [(k, fit(rows, k, weights=weights, **options)) for k in sorted(set(n_clusters))]

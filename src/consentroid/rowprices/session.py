@@ -132,8 +132,9 @@ class Session:
 
     def note(self) -> None:
         """A line of progress and of the trace."""
+        lower = min(max(self.lower, self.spectral), self.upper)
         step = Step(
-            self.phase, self.totals.exchanges, min(max(self.lower, self.spectral), self.upper), self.upper, self.boxes_done, self.boxes_open,
+            self.phase, self.totals.exchanges, lower, self.upper, self.boxes_done, self.boxes_open,
             self.cells_open, self.seconds,
         )  # fmt: skip
         self.trace.append(step)
