@@ -20,8 +20,9 @@ from typer.testing import CliRunner
 
 from consentroid.cli.node import node_app
 from consentroid.core.errors import InvalidInput
-from consentroid.federation.answering import Answering, forget_prices, open_worker
+from consentroid.federation.answering import Answering
 from consentroid.federation.approval import APPROVED, REFUSED, Approvals
+from consentroid.federation.private_table import PrivateTable, forget_prices
 from consentroid.federation.screen import SiteScreen
 from consentroid.federation.signing import REQUEST, Question
 from consentroid.federation.site_log import LOG_FILE, Entry, SiteLog
@@ -63,7 +64,7 @@ class Asking:
         self.approvals = Approvals(kit)
         self.answering = Answering(
             site="north",
-            open_worker=lambda run: open_worker(kit, "north", policy, run),
+            source=PrivateTable(kit, "north", policy),
             policy=policy,
             book=SiteLog(kit / LOG_FILE),
             approvals=self.approvals,

@@ -245,7 +245,7 @@ def test_the_kits_are_hardened(federation: Running) -> None:
 def test_a_private_table_is_told_to_its_own_kit_alone(federation: Running) -> None:
     set_private_table(federation.kits.node("west"), federation.root / "west.csv", FEATURES)
     told = json.loads((federation.kits.node("west") / "local" / "consentroid.json").read_text())
-    assert told == {"data": str(federation.root / "west.csv"), "columns": list(FEATURES)}
+    assert told == {"data": str(federation.root / "west.csv"), "columns": list(FEATURES), "weights": None}
     others = [federation.kits.server, federation.kits.admin, federation.kits.node("north")]
     for kit in others:
         for path in (kit / "local").iterdir():

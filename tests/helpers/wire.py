@@ -8,18 +8,23 @@ from pathlib import Path
 from typing import Any
 
 import msgpack
+import numpy as np
 from nvflare.apis.fl_context import FLContext
 from nvflare.apis.shareable import Shareable
 
-from consentroid.core.problem import Problem
+from consentroid.core.arrays import Array
+from consentroid.core.problem import NodeData, Problem
+from consentroid.data.preprocessing import Recipe
 from consentroid.federation.answering import Answering
 from consentroid.federation.approval import Approvals
 from consentroid.federation.desk import Desk, serve
+from consentroid.federation.preparing import feature_sums
 from consentroid.federation.protocol import ASK, Limits
 from consentroid.federation.signing import REQUEST, Gate, Signer
 from consentroid.federation.site_log import SiteLog
 from consentroid.federation.transport import FlareTransport
 from consentroid.protocol import codec
+from consentroid.site.fixed_point import FeatureSums
 from consentroid.site.guard import Guard
 from consentroid.site.masks import SiteMasks
 from consentroid.site.policy import Policy
@@ -37,12 +42,38 @@ OPEN = Policy(masks="never", least_rows=1, most_questions=10**9)
 SECURE = Policy(least_rows=1, most_questions=10**9)
 
 
+class RowsOf:
+    """A source whose worker is given."""
+
+    def __init__(self, worker: Callable[[], SiteWorker]) -> None:
+        self._make = worker
+        self._recipe: Recipe | None = None
+
+    def worker(self, run: str) -> SiteWorker:
+        made = self._make()
+        if self._recipe is None:
+            return made
+        rows = made.rows
+        return SiteWorker(NodeData(rows.name, self._recipe.apply(rows.points), rows.weights), guard=made.guard)
+
+    def features(self, reference: Array | None) -> FeatureSums:
+        rows = self._make().rows
+        return feature_sums(rows.points, rows.weights, reference)
+
+    def transform(self, recipe: Recipe) -> None:
+        self._recipe = recipe
+
+    def extent(self) -> tuple[float, float]:
+        rows = self.worker("").rows
+        return float(rows.weights.sum()), float(np.nanmax(np.abs(rows.points)))
+
+
 def desk_of(name: str, worker: Callable[[], SiteWorker], policy: Policy = OPEN) -> Desk:
     folder = startup(FOLDER / name, name)
     gate, signer = Gate.of_site(folder, name, JOB), Signer.of_site(folder)
     answering = Answering(
         site=name,
-        open_worker=lambda run: worker(),
+        source=RowsOf(worker),
         policy=policy,
         book=SiteLog(FOLDER / f"{name}.jsonl"),
         approvals=Approvals(FOLDER),

@@ -41,6 +41,7 @@ from consentroid.site.fixed_point import (
     PARTS,
     QUADRATIC,
     UP,
+    FeatureSums,
     Scales,
     exponent,
     from_limbs,
@@ -332,6 +333,18 @@ def test_every_field_of_a_reply_has_a_rule() -> None:
     assert {one.name for one in fields(PriceReply)} - {"round", "node", "step", "seconds"} == set(PARTS)
     for kind, rules in FIELDS.items():
         assert {one.name for one in fields(kind)} - {"digest"} == set(rules)
+
+
+def test_sums_for_preparation_are_masked_too() -> None:
+    sites, hellos = met(3)
+    rng = np.random.default_rng(2)
+    sums = [FeatureSums(3.5, rng.uniform(0, 9, 4), rng.normal(size=4), rng.uniform(0, 9, 4)) for _ in sites]
+    made = [s.mask_parts({"features": one}, 0, 0, 5, DIGEST) for s, one in zip(sites, sums, strict=True)]
+    total = Unmasking(hellos).features(made, 5, DIGEST)
+    for name in ("total", "weights", "sums", "squares"):
+        assert getattr(total, name) == pytest.approx(sum(getattr(one, name) for one in sums), rel=1e-14)
+    with pytest.raises(MalformedMessage):
+        Unmasking(hellos).total(PriceQuery(0), made, 5, DIGEST)
 
 
 def test_what_a_proof_rests_on_is_rounded_to_its_safe_side() -> None:

@@ -9,11 +9,10 @@ from typing import Annotated
 
 import typer
 
-from ..data.tables import read_table
-from ..federation.answering import forget_prices
 from ..federation.approval import APPROVED, REFUSED, Approvals
 from ..federation.controls import check_site
 from ..federation.kit import set_private_table, site_name
+from ..federation.private_table import forget_prices, read_rows
 from ..federation.process import Member, ended_by_signal
 from ..federation.screen import SiteScreen, decide, log_table
 from ..federation.site_log import LOG_FILE, SiteLog
@@ -28,8 +27,9 @@ Job = Annotated[str | None, typer.Argument(help="The job; default: the only one 
 @node_app.command("start")
 def node_start(
     kit: Kit,
-    data: Annotated[Path, typer.Option(help="The node's private table: CSV, Parquet, Feather, npy or npz.")],
+    data: Annotated[str, typer.Option(help="The node's private table: a file, or URL#TABLE of a database.")],
     columns: Annotated[str | None, typer.Option(help="Comma-separated columns to cluster; default: all.")] = None,
+    weights: Annotated[str | None, typer.Option(help="Column that holds the weight of each row.")] = None,
     approve: Annotated[bool, typer.Option("--approve", help="Approve each job by hand.")] = False,
 ) -> None:
     """Offer a private table to the federation. Rows stay on this machine."""
@@ -39,10 +39,12 @@ def node_start(
     if approve and policy.approval != "hand":
         policy = replace(policy, approval="hand")
         policy.write(kit / "local")
-    table = read_table(data, split(columns) if columns else None)
-    set_private_table(kit, data, split(columns) if columns else None)
+    chosen = split(columns) if columns else None
+    names, rows, _ = read_rows(data, chosen, weights)
+    set_private_table(kit, data, chosen, weights)
+    where = "a database" if "://" in data else data
     console.print(
-        f"Node '{name}' offers {table.n_rows} rows with {', '.join(table.names)} from {data}; rows stay here.",
+        f"Node '{name}' offers {len(rows)} rows with {', '.join(names)} from {where}; rows stay here.",
         highlight=False,
         markup=False,
     )

@@ -2,34 +2,30 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import msgpack
 import numpy as np
 
-from ..core.errors import InvalidInput, MalformedMessage, NodeRefused, SolverUnavailable
-from ..core.problem import NodeData
-from ..data.tables import read_table
+from ..core.arrays import Array
+from ..core.errors import MalformedMessage, NodeRefused, SolverUnavailable
+from ..data.preprocessing import Recipe
 from ..protocol import codec
 from ..protocol.messages import Describe, Failure, PriceQuery, PriceReply, Query, Request
-from ..site.guard import Guard
 from ..site.masks import Hello, SiteMasks
-from ..site.policy import Meter, Policy, Size, refusal, size_of
+from ..site.policy import Meter, Policy, Size, size_of
 from ..site.worker import SiteWorker
 from ..transport.metered import encoded
 from .approval import Approvals, Asked
-from .kit import DATA_FILE
+from .preparing import DONE
+from .private_table import Source
 from .protocol import LONGEST_SOLVE
 from .secure import MET, unpacked
-from .signing import HELLO, REQUEST, Question
-from .site_log import ANSWERED, DAY, Entry, SiteLog
+from .signing import FEATURES, HELLO, PEERS, REQUEST, Question
+from .site_log import ANSWERED, Entry, SiteLog
 
-PRICES_FOLDER = "prices"  # in the kit: what `consentroid node verify` needs, and nobody else
 log = logging.getLogger(__name__)
 
 
@@ -38,7 +34,7 @@ class Answering:
     """Answers for one site in one job."""
 
     site: str
-    open_worker: Callable[[str], SiteWorker]  # for a run
+    source: Source
     policy: Policy
     book: SiteLog
     approvals: Approvals
@@ -59,7 +55,7 @@ class Answering:
                 self._admit(question, request, size)
                 data = self._answer(question, request)
             else:
-                data = self._agree(question)
+                data = self._set_up(question)
         except Exception as error:  # a failing site is a value to the coordinator, never a crash
             if not isinstance(error, NodeRefused):
                 log.warning("request failed: %s: %s", type(error).__name__, error)
@@ -69,9 +65,7 @@ class Answering:
         return data
 
     def _admit(self, question: Question, request: Request, size: Size) -> None:
-        if self._meter is None:
-            self._meter = Meter(self.policy, self.book.earlier(question.run))
-        self._meter.admit(request, question.n_sites, masked=self._masked)
+        self._metered(question).admit(request, question.n_sites, masked=self._masked)
         if self.policy.approval == "hand" and not self._approved:  # each job, also one that resumes a run
             described = request if isinstance(request, Describe) else None
             self.approvals.wait(
@@ -96,7 +90,7 @@ class Answering:
 
     def _open(self, run: str) -> SiteWorker:
         if self._worker is None:
-            self._worker = self.open_worker(run)
+            self._worker = self.source.worker(run)
         return self._worker
 
     def _answer(self, question: Question, request: Request) -> bytes:
@@ -106,20 +100,45 @@ class Answering:
             return self.masks.mask(request, response, question.number, question.digest).packed()
         return encoded(self.site, response)
 
-    def _agree(self, question: Question) -> bytes:
-        """The two steps that agree on masks: a signed key of this site, then the keys of all."""
-        if self.masks is None:
-            raise NodeRefused("this site has no key to sign with, so it cannot mask its sums")
+    def _set_up(self, question: Question) -> bytes:
+        """What comes before the messages of the protocol: masks, and one scale for all sites."""
         told = unpacked(question.content)
+        self._metered(question).admit_set_up()
         if question.kind == HELLO:
-            weight, largest = extent(self._open(question.run))
+            weight, largest = self.source.extent()
             if told is not None:  # a domain is known: no need to look at the rows
                 largest = largest_of(told)
-            return bytes(msgpack.packb(self.masks.hello(weight, largest).packed()))
-        if not isinstance(told, list):
-            raise MalformedMessage("the keys for masks are no list")
-        self.masks.meet([Hello.unpacked(one) for one in told], question.n_sites)
-        return MET
+            return bytes(msgpack.packb(self._able_to_mask().hello(weight, largest).packed()))
+        if question.kind == PEERS:
+            if not isinstance(told, list):
+                raise MalformedMessage("the keys for masks are no list")
+            self._able_to_mask().meet([Hello.unpacked(one) for one in told], question.n_sites)
+            return MET
+        if question.kind == FEATURES:
+            return self._features(question, told)
+        if not isinstance(told, dict):
+            raise MalformedMessage("the recipe is no mapping")
+        self.source.transform(Recipe.from_dict(told))
+        self._worker = None
+        return DONE
+
+    def _features(self, question: Question, told: object) -> bytes:
+        self._metered(question).check_masks(question.n_sites, self._masked)
+        sums = self.source.features(None if told is None else numbers(told))
+        if self._masked:
+            masks = self._able_to_mask()
+            return masks.mask_parts({"features": sums}, 0, 0, question.number, question.digest).packed()
+        return bytes(msgpack.packb([sums.total, sums.weights.tolist(), sums.sums.tolist(), sums.squares.tolist()]))
+
+    def _able_to_mask(self) -> SiteMasks:
+        if self.masks is None:
+            raise NodeRefused("this site has no key to sign with, so it cannot mask its sums")
+        return self.masks
+
+    def _metered(self, question: Question) -> Meter:
+        if self._meter is None:
+            self._meter = Meter(self.policy, self.book.earlier(question.run))
+        return self._meter
 
     def _note(self, question: Question, size: Size, started: float, outcome: str) -> None:
         self.book.add(
@@ -141,20 +160,20 @@ class Answering:
         )
 
 
-def extent(worker: SiteWorker) -> tuple[float, float]:
-    """Weight of the rows and their largest |x|; only powers of two above them are told."""
-    return float(worker.rows.weights.sum()), float(np.abs(worker.rows.points).max())
+def numbers(told: object) -> Array:
+    """Finite numbers that came over the wire."""
+    try:
+        array = np.array(told, dtype=float)
+    except (ValueError, TypeError):
+        raise MalformedMessage("these are not numbers") from None
+    if not np.isfinite(array).all():
+        raise MalformedMessage("these numbers are not finite")
+    return array
 
 
 def largest_of(sides: object) -> float:
     """The largest |x| that a stated domain admits; the rows are held to it when the run is described."""
-    try:
-        largest = float(np.abs(np.array(sides, dtype=float)).max())
-    except (ValueError, TypeError):
-        raise MalformedMessage("the domain is not made of numbers") from None
-    if not np.isfinite(largest):
-        raise MalformedMessage("the domain is not finite")
-    return largest
+    return float(np.abs(numbers(sides)).max(initial=0.0))
 
 
 def within_limits(request: Request) -> Request:
@@ -170,37 +189,3 @@ def public_reason(error: Exception) -> str:
     if isinstance(error, NodeRefused | MalformedMessage | SolverUnavailable):
         return str(error)
     return f"{type(error).__name__}; the site's own log has the details"
-
-
-def open_worker(kit: Path, name: str, policy: Policy, run: str) -> SiteWorker:
-    """The site's worker on the private table that `consentroid node start` wrote down."""
-    try:
-        told = json.loads((kit / "local" / DATA_FILE).read_text())
-        path, columns = Path(told["data"]), told.get("columns")
-    except (OSError, ValueError, KeyError) as error:
-        raise NodeRefused(
-            "no private table is set up at this node; run `consentroid node start KIT --data FILE` there"
-        ) from error
-    try:
-        table = read_table(path, columns)
-        data = NodeData.checked(name, table.rows)
-    except InvalidInput as error:
-        log.warning("private table: %s", error)
-        raise NodeRefused("the private table cannot be read; the site's own log has the details") from None
-    if len(data.points) < policy.least_rows:
-        raise refusal("least_rows", "; the site has fewer rows than it may report on")
-    if policy.paper_methods:
-        from ..paper.worker import PaperWorker
-
-        return PaperWorker(data, table.names)
-    prices = kit / PRICES_FOLDER
-    prices.mkdir(mode=0o700, exist_ok=True)
-    return SiteWorker(data, table.names, prices / f"{run}.npz", Guard(policy.least_rows))
-
-
-def forget_prices(kit: Path, keep_days: int) -> None:
-    """Prices of earlier runs are needed to verify their certificates, for as long as the policy says."""
-    oldest = time.time() - keep_days * DAY
-    for path in (kit / PRICES_FOLDER).glob("*.npz"):
-        if path.stat().st_mtime < oldest:
-            path.unlink(missing_ok=True)

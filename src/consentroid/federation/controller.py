@@ -25,10 +25,11 @@ from ..core.errors import ConsentroidError, NodeFailed
 from ..core.result import FitResult, Step
 from ..fitting import run
 from ..protocol.transport import Transport
-from ..report.files import plain, step_as_dict, write_run
+from ..report.files import Details, plain, step_as_dict, write_run
 from ..transport.checked import CheckedTransport
 from ..transport.journal import JournalTransport
 from .job import JobArguments
+from .preparing import prepare
 from .protocol import STATUS, Limits
 from .secure import SecureTransport
 from .signing import Signer
@@ -37,6 +38,7 @@ from .transport import FlareTransport
 OUTCOME = "outcome.json"
 JOURNAL = "journal.msgpack"
 SITES = "sites.json"
+RECIPE = "recipe.json"
 FOLDER = "consentroid"  # in the job's result
 
 log = logging.getLogger(__name__)
@@ -82,16 +84,21 @@ class ConsentroidController(Controller):  # type: ignore[misc]
         self._transport = FlareTransport(
             fl_ctx.get_engine(), fl_ctx, arguments.nodes, signer.seal, arguments.run, limits
         )
+        settings, domain, details = arguments.settings, arguments.domain, Details()
+        if settings.scale != "none" or settings.impute:
+            masks = SecureTransport(self._transport, domain) if settings.secure else None
+            self._secure = masks
+            recipe = prepare(self._transport, masks, settings.scale, settings.impute, domain, directory / RECIPE)
+            domain, details = None if domain is None else recipe.transform.domain(domain), Details(recipe.as_dict())
         sites: Transport = self._transport
-        if arguments.settings.secure:
-            sites = self._secure = SecureTransport(self._transport, arguments.domain, directory / SITES)
+        if settings.secure:
+            sites = self._secure = SecureTransport(self._transport, domain, directory / SITES)
         journal = JournalTransport(sites, directory / JOURNAL)
         log.info("run '%s': %d exchanges to replay", arguments.run, journal.resumable)
-        settings = arguments.settings
         result = run(
             CheckedTransport(journal),  # what a node said before binds it after a restart, too
             settings.n_clusters,
-            domain=arguments.domain,
+            domain=domain,
             gap=settings.gap,
             time_limit=settings.time_limit,
             seed=settings.seed,
@@ -102,7 +109,7 @@ class ConsentroidController(Controller):  # type: ignore[misc]
         )
         if self._secure is not None:
             result = replace(result, sites=self._secure.shares)  # names and rows; nothing else of a site is known
-        write_run(results, result)
+        write_run(results, result, details)
         shutil.rmtree(directory, ignore_errors=True)  # the run is over: nothing is left to resume
         return result
 

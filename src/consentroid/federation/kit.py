@@ -211,11 +211,14 @@ def locate_storage(kit: Path) -> None:
     _write(kit / "local" / "resources.json", resources)
 
 
-def set_private_table(kit: Path, data: Path, columns: Sequence[str] | None = None) -> None:
+def set_private_table(
+    kit: Path, data: Path | str, columns: Sequence[str] | None = None, weights: str | None = None
+) -> None:
     """Tell the site where its rows are; the file stays in the kit's local/ folder and no job can read or change it."""
     if not (kit / "startup" / "fed_client.json").exists():
         raise InvalidInput(f"{kit} is not a node's kit; `consentroid federation init` writes them to DIR/nodes/NAME")
-    told = {"data": str(data.resolve()), "columns": list(columns) if columns else None}
+    place = str(data) if "://" in str(data) else str(Path(data).resolve())
+    told = {"data": place, "columns": list(columns) if columns else None, "weights": weights}
     _write(kit / "local" / DATA_FILE, told)
     (kit / "local" / DATA_FILE).chmod(0o600)
 

@@ -15,14 +15,16 @@ from pathlib import Path
 import msgpack
 import numpy as np
 
-from ..core.errors import InvalidInput, MalformedMessage
+from ..core.arrays import Array
+from ..core.errors import InvalidInput, MalformedMessage, NodeFailed
 from ..core.problem import Domain
 from ..core.result import SiteShare
 from ..protocol import codec
 from ..protocol.messages import Describe, Description, Failure, PriceQuery, Query, Request, Response
+from ..site.fixed_point import FeatureSums
 from ..site.masks import Hello, MaskedReply, Unmasking
 from ..transport.channel import OUT_OF_STEP
-from .signing import HELLO, PEERS, REQUEST
+from .signing import FEATURES, HELLO, PEERS, REQUEST
 from .transport import FlareTransport
 
 ALL = "all sites"
@@ -118,6 +120,28 @@ class SecureTransport:
             return Failure(ALL, str(error), query.round)
         self.culprit = None
         return replace(total, node=ALL, seconds=0.0)
+
+    def features(self, reference: Array | None) -> FeatureSums:
+        """Totals of every feature about a reference, for preparation; raises `NodeFailed`."""
+        failed = self._agree() if self._unmasking is None else None
+        content = bytes(msgpack.packb(None if reference is None else reference.tolist()))
+        replies: list[MaskedReply] = []
+        for node, answer in [] if failed is not None else self._ask(FEATURES, content):
+            try:
+                reply = None if isinstance(answer, Failure) else MaskedReply.unpacked(answer)
+            except MalformedMessage:
+                reply = None
+            if reply is None:
+                failed = failed or self._failed(node, answer, "sent no masked sums")
+            else:
+                replies.append(reply)
+        if failed is not None:
+            raise NodeFailed(failed.node if self.culprit is None else self.culprit.node, failed.reason)
+        assert self._unmasking is not None
+        try:
+            return self._unmasking.features(replies, self._sites.last_number, hashlib.sha256(content).digest())
+        except MalformedMessage as error:
+            raise NodeFailed(ALL, str(error)) from None
 
     def _ask(self, kind: str, content: bytes, round: int = 0) -> list[tuple[str, bytes | Failure]]:
         n_sites = len(self._sites.nodes)

@@ -32,8 +32,10 @@ from ..core.errors import InvalidInput, NodeRefused
 
 PURPOSE = b"consentroid request 1"
 PADDING = padding.PSS(mgf=padding.MGF1(hashes.SHA256()), salt_length=padding.PSS.DIGEST_LENGTH)
-REQUEST, HELLO, PEERS = "request", "hello", "peers"  # kinds of content: a message, two steps that agree on masks
-KINDS = (REQUEST, HELLO, PEERS)
+REQUEST = "request"  # kinds of content: a message of the protocol,
+HELLO, PEERS = "hello", "peers"  # two steps that agree on masks,
+FEATURES, TRANSFORM = "features", "transform"  # two steps that bring the rows of all sites to one scale
+KINDS = (REQUEST, HELLO, PEERS, FEATURES, TRANSFORM)
 LONGEST_NAME = 200
 RUN = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")  # names files at the sites
 

@@ -21,9 +21,10 @@ from ..core.errors import InvalidInput
 from ..core.names import visible
 from ..site.masks import SiteMasks
 from ..site.policy import Policy
-from .answering import Answering, open_worker
+from .answering import Answering
 from .approval import Approvals
 from .desk import Desk, serve
+from .private_table import PrivateTable
 from .protocol import TOPIC
 from .signing import Gate, Signer
 from .site_log import LOG_FILE, SiteLog
@@ -66,7 +67,7 @@ def open_desk(fl_ctx: FLContext) -> Desk:
     policy, approvals = Policy.read(local), Approvals(kit)
     answering = Answering(
         site=name,
-        open_worker=lambda run: open_worker(kit, name, policy, run),
+        source=PrivateTable(kit, name, policy),
         policy=policy,
         book=SiteLog(kit / LOG_FILE),
         approvals=approvals,

@@ -21,7 +21,7 @@ and V can cost within a box is taken off C. Adding is exact, and the last step b
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -54,6 +54,16 @@ EPS = 2.0**-52
 Limbs = NDArray[np.int64]
 Words = NDArray[np.uint64]
 
+@dataclass(frozen=True)
+class FeatureSums:
+    """Over the rows where a feature is known: Σ w, Σ w (x − r), Σ w (x − r)² about a reference r; for preparation."""
+
+    total: float  # weight of all rows
+    weights: Array  # (D,)
+    sums: Array  # (D,)
+    squares: Array  # (D,)
+
+
 DOWN, NEAREST, UP = -1, 0, 1
 QUADRATIC = "quadratic"  # (W, V, C) in one array
 # field → (power of lengths, x or y or e: squares of rounding errors of y, rounding)
@@ -85,6 +95,12 @@ FIELDS: dict[type, dict[str, tuple[int, str, int] | str]] = {
         "spreads": (2, "x", NEAREST),
     },
     PricesKept: {"totals": (2, "y", DOWN)},
+    FeatureSums: {
+        "total": (0, "x", NEAREST),
+        "weights": (0, "x", NEAREST),
+        "sums": (1, "x", NEAREST),
+        "squares": (2, "x", NEAREST),
+    },
 }
 PARTS: dict[str, type] = {
     "moments": MomentSums,
@@ -97,6 +113,7 @@ PARTS: dict[str, type] = {
     "evaluated": Evaluated,
     "kept": PricesKept,
 }
+KINDS: dict[str, type] = PARTS | {"features": FeatureSums}
 Layout = tuple[tuple[str, tuple[int, ...]], ...]  # "part.field" and shape, in order
 
 
@@ -149,14 +166,16 @@ def _pieces(kind: type, name: str, shape: tuple[int, ...]) -> list[tuple[int, st
     ]
 
 
-def encode(reply: PriceReply, scales: Scales) -> tuple[Layout, Limbs]:
+def parts_of(reply: PriceReply) -> dict[str, Any]:
+    return {part: getattr(reply, part) for part in PARTS if getattr(reply, part) is not None}
+
+
+def encode(parts: Mapping[str, Any], scales: Scales) -> tuple[Layout, Limbs]:
     """All sums of a reply as limbs (n, 2); `NodeRefused` if a number is too large to be added safely."""
     layout: list[tuple[str, tuple[int, ...]]] = []
     limbs: list[Limbs] = []
-    for part, kind in PARTS.items():
-        sums = getattr(reply, part)
-        if sums is None:
-            continue
+    for part, sums in parts.items():
+        kind = KINDS[part]
         for name in FIELDS[kind]:
             array = np.asarray(getattr(sums, name), dtype=float)
             layout.append((f"{part}.{name}", array.shape))
@@ -194,11 +213,20 @@ def from_limbs(total: Limbs, quantum: int, n_sites: int) -> tuple[Array, Array]:
 
 def decode(total: Limbs, layout: Layout, scales: Scales, query: PriceQuery, digest: str) -> PriceReply:
     """One reply that stands for all sites, from the exact sums of their limbs."""
+    made = decode_parts(total, layout, scales, query, digest)
+    if "features" in made:
+        raise MalformedMessage("the masked sums answer another question")
+    return PriceReply(round=query.round, node="all", step=query.step, **made)
+
+
+def decode_parts(
+    total: Limbs, layout: Layout, scales: Scales, query: PriceQuery | None = None, digest: str = ""
+) -> dict[str, Any]:
     told: dict[str, dict[str, Any]] = {}
     at = 0
     for where, shape in layout:
         part, _, name = where.partition(".")
-        kind = PARTS[part]
+        kind = KINDS[part]
         value, doubt = np.empty(shape), np.empty(shape)
         for power, space, rounding, select in _pieces(kind, name, shape):
             place = select(value)
@@ -215,8 +243,7 @@ def decode(total: Limbs, layout: Layout, scales: Scales, query: PriceQuery, dige
         raise MalformedMessage("the masked sums do not have the size that was announced")
     if "kept" in told:
         told["kept"]["digest"] = digest
-    made = {part: PARTS[part](**values) for part, values in told.items()}
-    return PriceReply(round=query.round, node="all", step=query.step, **made)
+    return {part: KINDS[part](**values) for part, values in told.items()}
 
 
 def _last_step(numbers: Array, errors: Array, n_sites: int, power: int, space: str, scales: Scales) -> Array:
@@ -224,9 +251,11 @@ def _last_step(numbers: Array, errors: Array, n_sites: int, power: int, space: s
     return np.asarray(np.maximum(errors - math.ldexp(float(n_sites), scales.quantum(power, space)), 0.0))
 
 
-def _safe_quadratics(value: Array, doubt: Array, part: str, query: PriceQuery) -> Array:
+def _safe_quadratics(value: Array, doubt: Array, part: str, query: PriceQuery | None) -> Array:
     """Take off C what the rounding of W and V can cost within the box."""
-    asked: Examine | Claim | None = query.examine if part == "boxes" else query.claim
+    asked: Examine | Claim | None = None
+    if query is not None:
+        asked = query.examine if part == "boxes" else query.claim
     if asked is None or asked.lower.shape != value[:, 1:-1].shape:
         raise MalformedMessage("the masked sums answer another question")
     width = asked.upper - asked.lower
@@ -238,7 +267,7 @@ def _safe_quadratics(value: Array, doubt: Array, part: str, query: PriceQuery) -
 def check_layout(layout: Any) -> Layout:
     """A layout that came over the wire."""
     good = isinstance(layout, list) and len(layout) <= 64
-    known = {f"{part}.{name}" for part, kind in PARTS.items() for name in FIELDS[kind]}
+    known = {f"{part}.{name}" for part, kind in KINDS.items() for name in FIELDS[kind]}
     if not good or not all(
         isinstance(entry, list)
         and len(entry) == 2

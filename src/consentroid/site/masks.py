@@ -24,7 +24,7 @@ Against a coordinator that works together with all sites but two, only the sum o
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -37,7 +37,20 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from ..core.errors import MalformedMessage, NodeRefused
 from ..protocol.messages import PriceQuery, PriceReply
-from .fixed_point import MOST_SITES, Layout, Limbs, Scales, Words, check_layout, decode, encode, exponent
+from .fixed_point import (
+    MOST_SITES,
+    FeatureSums,
+    Layout,
+    Limbs,
+    Scales,
+    Words,
+    check_layout,
+    decode,
+    decode_parts,
+    encode,
+    exponent,
+    parts_of,
+)
 
 PURPOSE = b"consentroid masks 1"
 LARGEST_EXPONENT = 500
@@ -168,18 +181,23 @@ class SiteMasks:
         self._scales = scales_of(hellos)
 
     def mask(self, query: PriceQuery, reply: PriceReply, number: int, digest: bytes) -> MaskedReply:
+        if self._scales is not None and query.coordinates is not None:
+            self._scales = self._scales.with_coordinates(query.coordinates)
+        kept = "" if reply.kept is None else reply.kept.digest
+        return self.mask_parts(parts_of(reply), reply.round, reply.step, number, digest, kept)
+
+    def mask_parts(
+        self, parts: Mapping[str, Any], round: int, step: int, number: int, digest: bytes, kept: str = ""
+    ) -> MaskedReply:
         if self._scales is None:
             raise NodeRefused("no masks have been agreed on")
-        if query.coordinates is not None:
-            self._scales = self._scales.with_coordinates(query.coordinates)
-        layout, limbs = encode(reply, self._scales)
+        layout, limbs = encode(parts, self._scales)
         words = _words(limbs)
         words = np.append(words, _check_word(words, number, digest))
         for other, pair in self._pairs.items():
             stream = _stream(pair, number, digest, len(words))
             words = words + stream if self._site < other else words - stream
-        kept = "" if reply.kept is None else reply.kept.digest
-        return MaskedReply(self._site, reply.round, reply.step, layout, words, kept)
+        return MaskedReply(self._site, round, step, layout, words, kept)
 
 
 class Unmasking:
@@ -191,24 +209,36 @@ class Unmasking:
 
     def total(self, query: PriceQuery, replies: Sequence[MaskedReply], number: int, digest: bytes) -> PriceReply:
         """One reply that stands for all sites; `MalformedMessage` if the replies do not add up."""
+        limbs = self._added(replies, query.round, query.step, number, digest)
+        if query.coordinates is not None:
+            self._scales = self._scales.with_coordinates(query.coordinates)
+        kept = sorted(f"{reply.site}:{reply.digest}" for reply in replies)
+        together = hashlib.sha256("\n".join(kept).encode()).hexdigest()
+        return decode(limbs, replies[0].layout, self._scales, query, together)
+
+    def features(self, replies: Sequence[MaskedReply], number: int, digest: bytes) -> FeatureSums:
+        """Sums for preparation."""
+        limbs = self._added(replies, 0, 0, number, digest)
+        made = decode_parts(limbs, replies[0].layout, self._scales)
+        if set(made) != {"features"}:
+            raise MalformedMessage("the masked sums answer another question")
+        sums: FeatureSums = made["features"]
+        return sums
+
+    def _added(self, replies: Sequence[MaskedReply], round: int, step: int, number: int, digest: bytes) -> Limbs:
         if sorted(reply.site for reply in replies) != sorted(self._sites):
             raise MalformedMessage("a masked reply is missing or comes twice")
         first = replies[0]
+        words = np.zeros_like(first.words)
         for reply in replies:
-            if (reply.round, reply.step) != (query.round, query.step):
+            if (reply.round, reply.step) != (round, step):
                 raise MalformedMessage(f"site '{reply.site}' answered another round")
             if reply.layout != first.layout:
                 raise MalformedMessage(f"site '{reply.site}' answered with other sums than site '{first.site}'")
-        if query.coordinates is not None:
-            self._scales = self._scales.with_coordinates(query.coordinates)
-        words = np.zeros_like(first.words)
-        for reply in replies:
             words += reply.words
         if words[-1] != _check_word(words[:-1], number, digest):
             raise MalformedMessage("the masked sums do not add up: a reply was changed, or made under other masks")
-        limbs: Limbs = words[:-1].view(np.int64).reshape(-1, 2)
-        kept = sorted(f"{reply.site}:{reply.digest}" for reply in replies)
-        return decode(limbs, first.layout, self._scales, query, hashlib.sha256("\n".join(kept).encode()).hexdigest())
+        return words[:-1].view(np.int64).reshape(-1, 2)
 
 
 def _words(limbs: Limbs) -> Words:

@@ -191,7 +191,20 @@ class Meter:
         elif isinstance(request, Query):
             if not policy.paper_methods:
                 raise refusal("paper_methods", "; use the default method")
-        elif not masked and (policy.masks == "always" or (policy.masks == "three" and n_sites >= 3)):
+        else:
+            self.check_masks(n_sites, masked)
+
+    def admit_set_up(self) -> None:
+        """A question before the run is described: keys for masks, sums of features, one scale for all."""
+        self._questions += 1
+        if self._runs_today > self._policy.most_runs_per_day:
+            raise refusal("most_runs_per_day")
+        if self._questions > self._policy.most_questions:
+            raise refusal("most_questions")
+
+    def check_masks(self, n_sites: int, masked: bool) -> None:
+        required = self._policy.masks == "always" or (self._policy.masks == "three" and n_sites >= 3)
+        if required and not masked:
             raise refusal("masks", "; the administrator must ask with --secure")
 
     def _describe(self, request: Describe) -> None:
