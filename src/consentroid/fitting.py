@@ -78,7 +78,8 @@ def fit(
         workers = [SiteWorker(node, features, file) for node, file in zip(problem.nodes, files, strict=True)]
     else:
         workers = [PaperWorker(node, features) for node in problem.nodes]
-    inside = MeteredTransport(InProcessTransport(workers))
+    # A site's own kernels run on all cores, so sites answer one after the other; the paper's node solvers do not.
+    inside = MeteredTransport(InProcessTransport(workers, 1 if method == ROW_PRICES else None))
     try:
         return run(inside, n_clusters, **options)
     finally:

@@ -42,13 +42,15 @@ from .guard import N_GROUPS, Guard
 from .kernels.boxes import EPS, OFFSET, TINY, claim_boxes, examine_boxes
 from .kernels.columns import column_sums, members_of, move_prices, priced_columns, trim_step, two_nearest
 
+WORTH_A_THREAD = 100_000
 MOST_REMEMBERED = 32_000_000  # undecided rows kept for boxes whose children may come; the oldest are forgotten
 Indices = NDArray[np.int64]
 
 
-def in_parallel(work: Callable[[int, int], None], n: int, pool: ThreadPoolExecutor | None) -> None:
-    """work(first, last) over 0..n in pieces, side by side where a pool is given (kernels release the lock)."""
-    pieces = 1 if pool is None or n < 4 else 4 * (os.cpu_count() or 1)
+def in_parallel(work: Callable[[int, int], None], n: int, pool: ThreadPoolExecutor | None, effort: int) -> None:
+    """work(first, last) over 0..n in pieces, side by side where there is a pool (kernels release the lock) and the
+    effort, in numbers looked at, is worth the hand-over."""
+    pieces = 1 if pool is None or n < 4 or effort < WORTH_A_THREAD else 4 * (os.cpu_count() or 1)
     ends = np.linspace(0, n, min(pieces, n) + 1).astype(int)
     spans = [(int(a), int(b)) for a, b in pairwise(ends) if b > a]
     if pool is None or len(spans) < 2:
@@ -111,7 +113,7 @@ class PricedRows:
             return Located(0.0)
         largest = np.abs(request.basis).max(initial=0.0) * request.scale
         errors = (n_features + 4) * EPS * largest * np.abs(offset).sum(axis=1) * np.sqrt(n_features)
-        return Located(float(self.w @ errors**2 * (1.0 + (len(self.w) + 8) * 2 * EPS)))
+        return Located(float(self.w @ errors**2 * (1.0 + (len(self.w) + 8) * 2 * EPS)) + TINY)
 
     def start(self, request: StartPrices) -> Priced:
         least, second = np.empty(len(self.y)), np.empty(len(self.y))
@@ -188,7 +190,7 @@ class PricedRows:
             trim_step(self.y, self.weights, prices, blocks.starts, blocks.low, blocks.high, dearest, stride, points,
                       first, last, values, weights, offsets)  # fmt: skip
 
-        in_parallel(work, n, self.pool)
+        in_parallel(work, n, self.pool, n * self.y.size // stride // 4)
         fewest = fewest_rows(weights, self.weights)
         for p in np.flatnonzero((fewest > 0) & (fewest < self.guard.least)):
             rows = self._widened(points[p], prices)
@@ -231,7 +233,7 @@ class PricedRows:
                           kept_lengths, out.minorants, out.insides, out.undecided, out.worth, out.cuts, out.scores,
                           groups)  # fmt: skip
 
-        in_parallel(work, n, self.pool)
+        in_parallel(work, n, self.pool, len(rows) * n_features * 8)
         for b, key in enumerate(request.keys):
             self._remember(int(key), Remembered(kept[starts[b] : starts[b] + kept_lengths[b]].copy(), sums[b]))
         return self.guard.examined(request, out, groups, float(self.weights.sum()))
@@ -252,7 +254,7 @@ class PricedRows:
                         request.cut_at, request.cut_mu, first, last, out.minorants, out.insides, out.cuts,
                         groups)  # fmt: skip
 
-        in_parallel(work, n, self.pool)
+        in_parallel(work, n, self.pool, n * self.y.size)
         return self.guard.claimed(request, out, groups, float(self.weights.sum()))
 
     def _parent(self, key: int) -> Remembered:

@@ -35,8 +35,6 @@ from .prices import PricedRows, fewest_rows, in_parallel
 
 drop_stale("site")
 
-PARALLEL_WORK = 200_000  # rows × features below which one thread is faster than two
-
 
 class SiteWorker:
     """Answers for one data holder. A lost or repeated message corrupts nothing: queries that change prices or columns
@@ -167,7 +165,7 @@ class SiteWorker:
                 self._x, self._w, stride, candidates, first, last, out.costs, out.counts, out.offsets, out.spreads
             )
 
-        in_parallel(work, n, self._pool if self._x.size * n * n_clusters > PARALLEL_WORK else None)
+        in_parallel(work, n, self._pool, self._x.size * n * n_clusters // stride)
         # All terms are positive: the relative error of a cost is below (rows + features + 8) units in the last place.
         np.multiply(out.costs, 1.0 + (len(self._x) + n_features + 8) * EPS, out=out.costs)
         return self.guard.evaluated(out, fewest_rows(out.counts, self._w))
