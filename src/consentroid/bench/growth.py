@@ -26,7 +26,8 @@ from .runs import N_SITES, PHASES, Run, document_of, in_sites, measure, mixture
 from .show import Watch
 
 GAP = 1e-3
-SPREAD = 0.25
+SPREAD = 0.25  # of a cluster, in every feature
+APART = 2.0  # distance of centres, root mean square
 
 
 @dataclass(frozen=True)
@@ -83,10 +84,18 @@ def grow(curve: str, size: int, shape: tuple[int, int, int, int], seconds: float
     """One mixture in this process, which does nothing else."""
     n_rows, n_features, n_clusters, n_sites = shape
     prepare_solver()
-    rows = in_sites(mixture(n_rows, n_features, n_clusters, SPREAD, seed=2), n_sites)
-    run = measure(f"{curve} {size}", rows, n_clusters, gap=GAP, time_limit=seconds)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return run, peak / (1024**2 if sys.platform == "darwin" else 1024)
+    rows = in_sites(mixture(n_rows, n_features, n_clusters, SPREAD, seed=2, apart=APART), n_sites)
+    return measure(f"{curve} {size}", rows, n_clusters, gap=GAP, time_limit=seconds), peak_megabytes()
+
+
+def peak_megabytes() -> float:
+    """Of this process since it began, without what the process that started it had, where the system tells that."""
+    try:
+        lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
+        return next(float(line.split()[1]) for line in lines if line.startswith("VmHWM:")) / 1024
+    except (OSError, StopIteration):
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return peak / (1024**2 if sys.platform == "darwin" else 1024)
 
 
 def exponent(points: Sequence[GrowthRun], phase: str | None = None) -> float:

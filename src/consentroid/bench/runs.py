@@ -174,10 +174,15 @@ def standardised(rows: Array) -> Array:
     return np.asarray((rows - rows.mean(axis=0)) / np.where(spread > 0, spread, 1.0))
 
 
-def mixture(n_rows: int, n_features: int, n_clusters: int, spread: float, seed: int = 0) -> Array:
-    """Normal clusters with standard deviation `spread` around centres drawn from a standard normal distribution."""
+def mixture(
+    n_rows: int, n_features: int, n_clusters: int, spread: float, seed: int = 0, apart: float | None = None
+) -> Array:
+    """Normal clusters with standard deviation `spread` around centres drawn from a standard normal distribution, scaled
+    so that the mean square of their distance is `apart`² whatever the number of features, if given."""
     random = np.random.default_rng(seed)
     centres = random.normal(size=(n_clusters, n_features))
+    if apart is not None:
+        centres *= apart / math.sqrt(2 * n_features)
     labels = random.integers(0, n_clusters, n_rows)
     return np.asarray(centres[labels] + spread * random.normal(size=(n_rows, n_features)))
 
