@@ -150,7 +150,7 @@ def test_figures_without_data_are_skipped_with_a_reason(monkeypatch: pytest.Monk
     few = [
         figures.Line("g", "easy", "< 60 s", 2, 1e-4, 60.0, lambda: in_sites(ROWS)),
         figures.Line("g", "too fast", "< 0 s", 2, 1e-4, 0.0, lambda: in_sites(ROWS)),
-        figures.Line("g", "too few bytes", "< 1 B", 2, 1e-4, 60.0, lambda: in_sites(ROWS), 1.0),
+        figures.Line("g", "quick but loud", "< 60 s", 2, 1e-4, 60.0, lambda: in_sites(ROWS), 1.0),
         figures.Line("g", "missing", "< 1 s", 2, 1e-4, 1.0, missing),
     ]
     monkeypatch.setattr(figures, "lines", lambda data: few)
@@ -160,12 +160,13 @@ def test_figures_without_data_are_skipped_with_a_reason(monkeypatch: pytest.Monk
     held = {one["name"]: (one["holds"], one["remark"]) for one in told["figures"]}
     assert held["easy"] == (True, "")
     assert held["too fast"][0] is False
-    assert held["too few bytes"][0] is False
+    assert held["quick but loud"][0] is True
+    assert held["quick but loud, bytes"][0] is False
     assert held["missing"] == (None, "not here")
     assert held["24 public instances"][0] is None
     assert held["u1060 K=50"][0] is None
     page = "\n\n".join(pages_of(told))
-    assert "1 of 3 figures hold; data for 3 are missing." in page
+    assert "2 of 4 figures hold; data for 3 are missing." in page
 
 
 def test_every_figure_names_data_that_can_be_read_or_are_missing() -> None:

@@ -34,7 +34,7 @@ class Line:
     gap: float
     most_seconds: float
     rows: Callable[[], Rows]
-    most_bytes: float = float("inf")  # per site
+    most_bytes: float | None = None  # per site: a figure of its own
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,8 @@ def lines(data: Path | None) -> list[Line]:
 
     second = "penguins, iris, mixtures (1e-4)"
     found = [
-        Line(second, f"penguins by island K={k}", "< 1 s, < 2 MB a site", k, 1e-4, 1.0, birds, 2e6) for k in (3, 8)
+        Line(second, "penguins by island K=3", "< 1 s", 3, 1e-4, 1.0, birds, most_bytes=2e6),
+        Line(second, "penguins by island K=8", "< 1 s", 8, 1e-4, 1.0, birds),
     ]
     found += [
         Line(second, "iris K=3", "< 1 s", 3, 1e-4, 1.0, iris),
@@ -130,8 +131,13 @@ def check_all(data: Path | None, instances: Path | None, seconds: float, watch: 
                 continue
             limit = max(seconds, 2 * line.most_seconds)
             run = measure(line.name, rows, line.n_clusters, gap=line.gap, time_limit=limit, on_step=on_step)
-        holds = run.proven and run.seconds < line.most_seconds and run.bytes_per_site < line.most_bytes
-        yield Held(line.group, line.name, line.figure, run, holds, "" if run.proven else "not proven")
+        remark = "" if run.proven else "not proven"
+        yield Held(line.group, line.name, line.figure, run, run.proven and run.seconds < line.most_seconds, remark)
+        if line.most_bytes is not None:
+            figure, holds = f"< {grids.megabytes(line.most_bytes)} MB a site", run.bytes_per_site < line.most_bytes
+            yield Held(
+                "bytes per site (1e-4)", f"{line.name}, bytes", figure, run, run.proven and holds, "the same run"
+            )
     with watch.task("u1060 K=50, scikit-learn"):
         held = of_many_starts(data, seconds)
     yield held
