@@ -79,18 +79,22 @@ class Axes:
         return (math.sqrt(max(lower, 0.0)) * self.norm + math.sqrt(self.scatter_error)) ** 2 * (1.0 + 64 * EPS)
 
 
-def spectral_bound(moments: MomentSums, n_clusters: int, n_rows: int) -> float:
+def spectral_bound(moments: MomentSums, n_clusters: int, n_rows: int, n_sites: int, reach: float) -> float:
     """opt ≥ trace(S) − the K − 1 greatest eigenvalues of the scatter matrix S: K means span K − 1 dimensions at most.
 
-    Rounded down by what the sums and the eigenvalues can be off, relative to the squares that were summed.
+    Rounded down by what the sums and the eigenvalues can be off, relative to the squares that were summed; by what
+    sums of N sites as integers can be off (`site/fixed_point.py`: N q ≤ 32 N³ 2^-96 of weight · reach², and 8 times that
+    for all three moments together), `reach` being the largest |x|; and by underflow of weight times offset.
     """
     if not moments.weight > 0.0:
         return 0.0
-    scatter = moments.products - np.outer(moments.sums, moments.sums) / moments.weight
+    sums = moments.sums / math.sqrt(moments.weight)  # their squares underflow no sooner than the scatter does
+    scatter = moments.products - np.outer(sums, sums)
     if not np.isfinite(scatter).all():
         return 0.0
     values = np.linalg.eigvalsh(0.5 * (scatter + scatter.T))[::-1]
     n_features = len(values)
     rounding = 16.0 * (n_rows + n_features**2 + 16) * EPS * float(np.trace(moments.products))
-    bound = float(values[n_clusters - 1 :].sum()) - n_features * rounding
+    rounding += n_features * (2.0**-86 * n_sites**3 * moments.weight * reach * reach + n_rows * (1.0 + reach) * 1e-320)
+    bound = float(values[n_clusters - 1 :].sum()) - n_features * rounding - 1e-290  # products may underflow
     return bound if math.isfinite(bound) and bound > 0.0 else 0.0
