@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +26,8 @@ from consentroid.cli.federation import federation_app
 from consentroid.core.errors import FederationFailed, NodeFailed
 from consentroid.federation.job import write_job
 from consentroid.federation.kit import set_private_table
+from consentroid.federation.site_log import LOG_FILE, SiteLog
+from consentroid.site.policy import Policy
 from flare_federation import FEATURES, NODES, OPEN, SECURE, Running
 
 pytestmark = [
@@ -178,6 +181,32 @@ def test_a_node_with_other_columns_refuses_with_its_reason(federation: Running, 
     assert caught.value.node == "north"
     assert "features ['height', 'width'] differ from those agreed, ['width', 'height']" in caught.value.reason
     assert "resumes the run" in caught.value.reason
+
+
+def test_the_same_command_goes_on_once_a_refusal_is_settled(federation: Running, tmp_path: Path) -> None:
+    kit = federation.kits.node("south")
+    kept = Policy.read(kit / "local")
+    replace(kept, largest_k=2).write(kit / "local")
+    arguments = federation.arguments()
+    try:
+        with federation.administrator() as administrator:
+            with pytest.raises(NodeFailed, match="rule 'largest_k'") as caught:
+                administrator.fit(arguments, tmp_path / "out")
+            assert caught.value.node == "south"
+            kept.write(kit / "local")
+            administrator.fit(replace(arguments, run="run-another"), tmp_path / "out")
+    finally:
+        kept.write(kit / "local")
+    assert json.loads((tmp_path / "out" / "result.json").read_text())["certified"]
+    jobs = {entry.job for entry in SiteLog(kit / LOG_FILE).entries() if entry.run == arguments.run}
+    assert len(jobs) == 2, "the same run, in a second job"
+
+
+def test_one_log_file_at_the_announced_place(federation: Running, finished: Path) -> None:
+    for kit in (federation.kits.server, federation.kits.node("north")):
+        logs = {path.name for path in kit.rglob("*") if "log" in path.name and path.suffix in (".txt", ".json", ".log")}
+        logs = {name for name in logs if not name.startswith("log_config") and (kit / name).stat().st_size > 0}
+        assert logs <= {"process.log", "audit.log"}
 
 
 def test_the_server_hangs_up_on_those_without_a_certificate_of_the_federation(federation: Running) -> None:

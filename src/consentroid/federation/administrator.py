@@ -89,6 +89,7 @@ class Federation:
                 (folder / RUN_FILE).unlink(missing_ok=True)
                 return folder
             if not outcome.get("lost"):
+                _remember(arguments, None, folder)  # once that is settled, the next job of the run goes on
                 raise _error(outcome, folder)
             heard = {str(outcome["node"]): float(outcome["heard"])} if outcome.get("node") else {}
             who = f"node '{outcome['node']}' was lost: " if outcome.get("node") else ""
@@ -268,8 +269,8 @@ def _resumed(arguments: JobArguments, folder: Path) -> tuple[JobArguments, str |
         return arguments, None
     if replace(earlier, run=arguments.run).as_dict() != json.loads(json.dumps(arguments.as_dict())):
         return arguments, None
-    return earlier, str(kept["job"])
+    return earlier, None if kept["job"] is None else str(kept["job"])
 
 
-def _remember(arguments: JobArguments, job_id: str, folder: Path) -> None:
+def _remember(arguments: JobArguments, job_id: str | None, folder: Path) -> None:
     (folder / RUN_FILE).write_text(json.dumps({"arguments": arguments.as_dict(), "job": job_id}) + "\n")

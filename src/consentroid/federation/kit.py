@@ -172,6 +172,18 @@ def harden_site(kit: Path) -> None:
     _write(kit / "local" / "resources.json", resources)
     _write(kit / "local" / "authorization.json", {"format_version": "1.0", "permissions": ROLES})
     Policy().write(kit / "local")  # the site's owner may change it
+    log_to_one_file(kit)
+
+
+def log_to_one_file(kit: Path) -> None:
+    """The engine writes four log files and as many for each job; everything goes to `process.log` instead."""
+    config = _default(kit, "log_config.json")
+    console = dict(config["handlers"]["consoleHandler"]) | {"formatter": "baseFormatter"}
+    config["handlers"] = {"consoleHandler": console}
+    for logger in config["loggers"].values():
+        if "handlers" in logger:
+            logger["handlers"] = ["consoleHandler"]
+    _write(kit / "local" / "log_config.json", config)
 
 
 def harden_server(kit: Path) -> None:
@@ -193,6 +205,7 @@ def harden_server(kit: Path) -> None:
     resources |= {"class_list_enforcement_mode": "enforce", "class_allow_list": [SERVER_CLASS, *installed]}
     _write(kit / "local" / "resources.json", resources)
     _write(kit / "local" / "authorization.json", {"format_version": "1.0", "permissions": ROLES})
+    log_to_one_file(kit)
     locate_storage(kit)
 
 

@@ -9,7 +9,10 @@ from rich.table import Table
 
 from ..core.names import visible
 from .approval import APPROVED, REFUSED, Approvals, Asked
+from .signing import FEATURES, HELLO, PEERS, TRANSFORM
 from .site_log import ANSWERED, Entry, SiteLog, describe
+
+SET_UP = (HELLO, PEERS, FEATURES, TRANSFORM)
 
 
 class SiteScreen:
@@ -41,7 +44,8 @@ class SiteScreen:
         entries = list(self._book.entries())
         fresh, self._seen = entries[self._seen :], len(entries)
         for entry in fresh:
-            if entry.job not in self._jobs:
+            begun = any(one.kind not in SET_UP for one in self._jobs.get(entry.job, []))
+            if not begun and entry.kind not in SET_UP:
                 self._say(f"job {entry.job[:8]} of {entry.who} begins: {words(entry)}")
             if entry.outcome != ANSWERED:
                 self._say(f"job {entry.job[:8]}: {words(entry)}: {entry.outcome}")
@@ -92,12 +96,17 @@ def decide(approvals: Approvals, console: Console, asked: Asked) -> None:
 
 
 def log_table(entries: list[Entry]) -> Table:
-    """The site's log for people."""
-    columns = ("time", "who", "run", "number", "kind", "n_clusters", "boxes", "points", "smallest_group", "digest")
-    table = Table(title=f"{len(entries)} requests", title_justify="left")
-    for heading in (*columns, "outcome"):
-        table.add_column(heading.replace("n_clusters", "K").replace("_", " "), overflow="fold")
+    """The site's log for people; what is cut off on a narrow screen is whole in `--json`."""
+    columns = {
+        "time": "time", "who": "who", "run": "run", "number": "no.", "kind": "asked", "n_clusters": "K",
+        "boxes": "boxes", "points": "points", "smallest_group": "smallest group", "digest": "digest",
+        "outcome": "outcome",
+    }  # fmt: skip
+    whole = {"time", "number", "n_clusters", "boxes", "points", "outcome"}
+    table = Table(title=f"{len(entries)} requests", title_justify="left", box=None, padding=(0, 1))
+    for name, heading in columns.items():
+        table.add_column(heading, no_wrap=name != "outcome", overflow="ellipsis", min_width=5 if name in whole else 1)
     for entry in entries:
         told = describe(entry)
-        table.add_row(*(escape(visible(str(told[name]))) for name in (*columns, "outcome")))
+        table.add_row(*(escape(visible(str(told[name]))) for name in columns))
     return table

@@ -91,6 +91,6 @@ class SiteLog:
 
 def describe(entry: Entry) -> dict[str, Any]:
     """An entry for people."""
-    when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(entry.time))
+    when = time.strftime("%m-%d %H:%M:%S", time.localtime(entry.time))
     group = "" if entry.smallest_group is None else str(entry.smallest_group)
-    return asdict(entry) | {"time": when, "smallest_group": group, "digest": entry.digest[:12]}
+    return asdict(entry) | {"time": when, "smallest_group": group, "digest": entry.digest[:8], "run": entry.run[-6:]}
