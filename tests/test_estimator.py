@@ -323,7 +323,7 @@ def test_bad_input(x: object, arguments: dict[str, object], message: str) -> Non
     [
         ({"n_clusters": 0}, "n_clusters=0 must be an integer of at least 1"),
         ({"method": "magic"}, "unknown method 'magic'"),
-                ({"gap": 2.0}, "gap=2.0 must be a fraction"),
+        ({"gap": 2.0}, "gap=2.0 must be a fraction"),
         ({"time_limit": -1.0}, "time_limit=-1.0 must be a positive number"),
         ({"init": [[0.0, 0.0]]}, r"init has shape \(1, 2\); give finite centroids of shape \(3, 2\)"),
     ],

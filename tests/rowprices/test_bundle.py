@@ -13,7 +13,7 @@ from priced_nodes import Prices
 
 
 def linear_optimum(y: np.ndarray, cells: tuple[Cell, ...]) -> float:
-    """min Σ c z: every row served once, a cell's columns at most as often as it counts; columns are all sets of rows."""
+    """min Σ c z over all sets of rows: every row served once, a cell's columns at most as often as it counts."""
     costs, rows, owner = [], [], []
     for i, cell in enumerate(cells):
         for chosen in range(1, 1 << len(y)):

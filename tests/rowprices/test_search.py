@@ -25,7 +25,11 @@ class Watched(CellSearch):
 
     def _round(self) -> None:
         judge = Judged.of
-        with mock.patch.object(Judged, "of", lambda lower, upper, *rest: self.checked(lower, upper, judge(lower, upper, *rest))):
+
+        def judged(lower, upper, *rest):
+            return self.checked(lower, upper, judge(lower, upper, *rest))
+
+        with mock.patch.object(Judged, "of", judged):
             super()._round()
 
     def checked(self, lower, upper, judged: Judged) -> Judged:
@@ -128,9 +132,9 @@ def test_the_least_of_a_quadratic_is_rounded_down() -> None:
 
 
 def test_what_is_no_number_proves_nothing() -> None:
-    one, none = np.zeros((1, 1)), np.empty(0, np.int64)
+    none, nothing = np.empty(0, np.int64), np.empty(0)
     for bad in (np.nan, -np.inf):
         minorants = np.array([[0.0, 0.0, bad], [0.0, 0.0, -1.0]])
         boxes = np.zeros((2, 1)), np.ones((2, 1)), np.zeros((2, 1), dtype=bool), np.ones(2, dtype=bool)
-        found = least_target(*boxes, minorants, minorants, 0.4, none, one[0][:0], one[0][:0], none, none, none, one[0][:0])
+        found = least_target(*boxes, minorants, minorants, 0.4, none, nothing, nothing, none, none, none, nothing)
         assert found == -np.inf

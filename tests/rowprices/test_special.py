@@ -8,9 +8,13 @@ import numpy as np
 import pytest
 
 from consentroid.core.errors import InvalidInput
-from consentroid.core.problem import Domain
+from consentroid.core.problem import Domain, NodeData
 from consentroid.fitting import fit
+from consentroid.protocol.messages import Moments, MomentSums
+from consentroid.rowprices.coordinates import spectral_bound
+from consentroid.site.worker import SiteWorker
 from oracle import clustering_optimum, exact
+from row_problems import row_problem
 
 RNG = np.random.default_rng(17)
 ROWS = np.concatenate([RNG.normal(size=(12, 2)), RNG.normal(size=(12, 2)) + 5.0, RNG.normal(size=(12, 2)) - [6.0, 2.0]])
@@ -120,3 +124,29 @@ def test_a_domain_with_nobody_in_most_of_it() -> None:
     result, plain = fit({"a": ROWS}, 3, domain=domain), fit({"a": ROWS}, 3)
     assert result.certified
     np.testing.assert_allclose(result.centroids, plain.centroids, atol=1e-6)
+
+
+def test_the_bound_from_moments_is_below_the_optimum() -> None:
+    positive = 0
+    for seed in range(240):
+        problem = row_problem(seed, most_rows=7)
+        x, _ = problem.pooled
+        reference = 0.5 * x.min(axis=0) + 0.5 * x.max(axis=0)
+        parts = [
+            SiteWorker(NodeData.checked(name, rows, problem.weights[name]))._moments(Moments(reference))
+            for name, rows in problem.rows.items()
+        ]
+        sums = MomentSums(*(sum(getattr(part, name) for part in parts) for name in ("weight", "sums", "products")))
+        bound = spectral_bound(sums, problem.n_clusters, len(x), len(parts), float(np.abs(x).max()))
+        assert Fraction(bound) <= problem.optimum, seed
+        positive += bound > 0.0
+    assert positive > 60
+
+
+@pytest.mark.parametrize("exponent", [-165, -160, -158, -156, -154, -150])
+def test_the_bound_from_moments_knows_underflow(exponent: int) -> None:
+    rows = np.random.default_rng(exponent + 200).normal(size=(6, 3)) * 10.0**exponent
+    moments = SiteWorker(NodeData.checked("a", rows))._moments(Moments(np.zeros(3)))
+    for k in (1, 2):
+        bound = spectral_bound(moments, k, 6, 1, float(np.abs(rows).max()))
+        assert Fraction(bound) <= clustering_optimum(rows, np.ones(6), k)

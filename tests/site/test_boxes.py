@@ -180,9 +180,7 @@ def test_claims_for_the_certificate_are_true(least: int) -> None:
             assert_minorant(site, sums.minorants[b], lower[b], upper[b], held[b], points_in(rng, lower[b], upper[b]))
         for i, b in enumerate(box):
             points = points_in(rng, lower[b], upper[b])
-            assert_cut(
-                site, sums.insides[b], sums.cuts[i], axis[i], side[i], at[i], mu[i], lower[b], upper[b], points
-            )
+            assert_cut(site, sums.insides[b], sums.cuts[i], axis[i], side[i], at[i], mu[i], lower[b], upper[b], points)
 
 
 @pytest.mark.parametrize("least", [1, 3])
