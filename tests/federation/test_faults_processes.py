@@ -129,7 +129,8 @@ def test_the_administrator_is_killed_and_its_command_resumes(federation: Running
     lower, upper = federation.domain.lower.tolist(), federation.domain.upper.tolist()
     ranges = ",".join(f"{a!r}:{b!r}" for a, b in zip(lower, upper, strict=True))
     command = [sys.executable, "-m", "consentroid.cli.main", "federation", "fit", str(federation.kits.admin), "-k", "3"]
-    command += [f"--domain={ranges}", "--gap", "1e-3", "--features", "height,width", "--out", str(tmp_path / "out"), "--json"]
+    command += [f"--domain={ranges}", "--gap", "1e-3", "--features", "height,width"]
+    command += ["--out", str(tmp_path / "out"), "--json"]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as first:
         while not (tmp_path / "out" / "run.json").exists():
             assert first.poll() is None
