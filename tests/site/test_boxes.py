@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import product
 
 import numpy as np
 import pytest
@@ -70,10 +71,20 @@ def random_box(rng: np.random.Generator, site: Site) -> tuple[np.ndarray, np.nda
     return lower, upper
 
 
+def borderline(rng: np.random.Generator, site: Site, lower: np.ndarray, upper: np.ndarray) -> Site:
+    """Prices at, or just beside, the least or greatest distance of their rows."""
+    y = site.priced.y
+    least = (np.maximum(np.maximum(lower - y, y - upper), 0.0) ** 2).sum(axis=1)
+    most = (np.maximum(np.abs(y - lower), np.abs(y - upper)) ** 2).sum(axis=1)
+    by = 1.0 + rng.choice([0.0, 2.0**-52, -(2.0**-52), 1e-14, -1e-14, 1e-4, -1e-4], len(y))
+    prices = np.where(rng.random(len(y)) < 0.7, most, least) * by
+    return Site.of(y, site.priced.weights, prices, site.priced.guard.least)
+
+
 def points_in(rng: np.random.Generator, lower: np.ndarray, upper: np.ndarray, n: int = 5) -> list[list[Fraction]]:
     low, high = exact(lower), exact(upper)
     shares = [[Fraction(int(s), 16) for s in rng.integers(0, 17, len(low))] for _ in range(n)]
-    shares += [[Fraction(0)] * len(low), [Fraction(1)] * len(low)]
+    shares = [*([Fraction(s) for s in corner] for corner in product((0, 1), repeat=len(low))), *shares]
     return [[a + s * (b - a) for a, b, s in zip(low, high, share)] for share in shares]
 
 
@@ -155,6 +166,8 @@ def test_every_sum_of_a_box_is_true(least: int) -> None:
     for _ in range(90):
         site = random_site(rng, least)
         lower, upper = random_box(rng, site)
+        if rng.random() < 0.5:
+            site = borderline(rng, site, lower, upper)
         kinds |= {kind for kind, _ in site.classes(exact(lower), exact(upper))}
         held = (rng.random(len(lower)) < 0.3) & (upper > lower)
         steepness = float(rng.exponential() * 10.0 ** rng.integers(-2, 3))
