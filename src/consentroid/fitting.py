@@ -140,6 +140,7 @@ def _row_prices(
     totals = Totals(channel.ask_prices)
     session = Session(totals, domain, n_clusters, max(gap, LEAST_GAP), seconds, np.random.default_rng(seed), on_step)
     session.n_rows = sum(description.n_points for description in channel.described)
+    session.n_sites = len(channel.described)
     engine = Engine(session, regions)
     root = engine.run(init)
     certificate = None

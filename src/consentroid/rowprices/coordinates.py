@@ -83,8 +83,8 @@ def spectral_bound(moments: MomentSums, n_clusters: int, n_rows: int, n_sites: i
     """opt ≥ trace(S) − the K − 1 greatest eigenvalues of the scatter matrix S: K means span K − 1 dimensions at most.
 
     Rounded down by what the sums and the eigenvalues can be off, relative to the squares that were summed; by what
-    sums of N sites as integers can be off (`site/fixed_point.py`: N q ≤ 32 N³ 2^-96 of weight · reach², and 8 times that
-    for all three moments together), `reach` being the largest |x|; and by underflow of weight times offset.
+    sums of N sites as integers can be off (`site/fixed_point.py`: N q ≤ 32 N³ 2^-96 of weight · reach², and 8 times
+    that for all three moments together), `reach` being the largest |x|; and by underflow of weight times offset.
     """
     if not moments.weight > 0.0:
         return 0.0

@@ -13,6 +13,7 @@ import heapq
 import numpy as np
 
 from ..core.arrays import Array
+from ..core.errors import InvalidInput
 from ..core.result import Regions, StopReason
 from ..protocol.messages import Moments, PriceQuery
 from .bundle import Bundle
@@ -198,7 +199,10 @@ class Engine:
         assert moments is not None
         mean = moments.sums / moments.weight
         scatter = moments.products / moments.weight - np.outer(mean, mean)
-        session.spectral = spectral_bound(moments, session.n_clusters, session.n_rows)
+        if not np.isfinite(scatter).all():
+            raise InvalidInput("weights times squares of the rows overflow; scale features or weights down")
+        reach = float(np.maximum(np.abs(session.domain.lower), np.abs(session.domain.upper)).max())
+        session.spectral = spectral_bound(moments, session.n_clusters, session.n_rows, session.n_sites, reach)
         values, vectors = np.linalg.eigh(0.5 * (scatter + scatter.T))
         self.spread = vectors * np.sqrt(np.maximum(values, 0.0))
         if init is not None:

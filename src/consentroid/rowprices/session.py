@@ -55,6 +55,7 @@ class Session:
     phases: dict[str, float] = field(default_factory=dict)
     stop_reason: StopReason | None = None
     n_rows: int = 0
+    n_sites: int = 1
     reserve: float = 0.0  # seconds that the certificate of what was searched will take
     _noted: float = 0.0
 

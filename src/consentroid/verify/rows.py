@@ -140,7 +140,7 @@ def _prices(certificate: Certificate, name: str, source: Path | ArrayLike | None
     """The site's prices, if they are those that the certificate names; refuted if one is negative."""
     if source is None:
         raise PricesUnknown("no price file was given; it stays with the site that took part in the run")
-    most = 1 + max(leaf.prices for leaf in certificate.leaves)
+    most = len(certificate.leaves)  # never what a leaf's own number says: that would let a file of any size in
     prices = _read(source, most, n_rows) if isinstance(source, (str, Path)) else np.array(source, dtype=float)
     if price_digest(prices) != certificate.price_files[name]:
         raise PricesUnknown("the price file is not the one that the certificate names; give that of the same run")
@@ -176,6 +176,7 @@ def _read(path: Path | str, n_vectors: int, n_rows: int) -> Array:
     except Exception:  # whatever stands there, it is no header
         raise PricesUnknown("the price file holds no plain array") from None
     body = raw[file.tell() :]
-    if dtype != np.dtype("<f8") or fortran or len(shape) != 2 or math.prod(shape) * 8 != len(body):
+    table = len(shape) == 2 and all(type(size) is int and 0 <= size <= len(body) for size in shape)
+    if dtype != np.dtype("<f8") or fortran or not table or math.prod(shape) * 8 != len(body):
         raise PricesUnknown("the price file holds no table of doubles")
     return np.frombuffer(body, dtype="<f8").reshape(shape).astype(np.float64)
