@@ -48,9 +48,10 @@ class Columns:
         self.idle = np.concatenate([self.idle[kept], np.zeros(len(points), np.int64)])
         return new.prices, new.centre_prices
 
-    def stale(self, most: int) -> NDArray[np.bool_]:
-        """Which to keep so that at most `most` stay: those that the master used last."""
+    def worth_keeping(self, most: int, reduced: Array) -> NDArray[np.bool_]:
+        """All, or where they are more than `most`, two thirds: those in use, then those nearest to paying."""
         kept = np.ones(len(self), np.bool_)
         if len(self) > most:
-            kept[np.argsort(-self.idle, kind="stable")[: len(self) - most]] = False
+            order = np.lexsort((reduced, self.idle > 0))
+            kept[order[2 * most // 3 :]] = False
         return kept
