@@ -187,9 +187,9 @@ def test_the_growth_of_a_phase_is_an_exponent() -> None:
         growth.GrowthRun("rows", n, replace(RUN, seconds=1e-4 * n**1.5, phases={"prices": 1e-4 * n}), 100.0 + n / 100)
         for n in (100, 300, 1_000, 3_000, 10_000, 30_000)
     ]
-    assert growth.exponent(points) == pytest.approx(1.5)
-    assert growth.exponent(points, "prices") == pytest.approx(1.0)
-    assert math.isnan(growth.exponent(points, "search"))
+    assert growth.exponent(points, lambda point: point.run.seconds) == pytest.approx(1.5)
+    assert growth.exponent(points, lambda point: point.phase("prices")) == pytest.approx(1.0)
+    assert math.isnan(growth.exponent(points, lambda point: point.phase("search")))
     told = json.loads(json.dumps(growth.document(points)))
     assert growth.points_in(told) == points
     page = "\n\n".join(pages_of(told))

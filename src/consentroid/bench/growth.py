@@ -98,11 +98,11 @@ def peak_megabytes() -> float:
         return peak / (1024**2 if sys.platform == "darwin" else 1024)
 
 
-def exponent(points: Sequence[GrowthRun], phase: str | None = None) -> float:
+def exponent(points: Sequence[GrowthRun], taken: Callable[[GrowthRun], float]) -> float:
     """Slope of log seconds over log size in the larger half of the curve, proven runs only; NaN where too few."""
     chosen = [point for point in points if point.run.proven]
     chosen = chosen[len(chosen) // 2 :] if len(chosen) > 4 else chosen
-    pairs = [(point.size, point.run.seconds if phase is None else point.phase(phase)) for point in chosen]
+    pairs = [(point.size, taken(point)) for point in chosen]
     pairs = [(size, seconds) for size, seconds in pairs if seconds > 1e-3]
     if len(pairs) < 3:
         return math.nan
@@ -126,7 +126,7 @@ def grids_of(points: Sequence[GrowthRun]) -> list[Grid]:
             continue
         grid = Grid(
             f"Growth with {curve.name} ({curve.words})",
-            (curve.name, "gap", "seconds", *PHASES, "memory, MB", "boxes", "exchanges", "MB a site"),
+            (curve.name, "gap", "seconds", "CPU s", *PHASES, "memory, MB", "boxes", "exchanges", "MB a site"),
             caption=f"until gap {GAP:g}; last line: exponent of the growth in the larger half of the sizes",
             left=0,
         )
@@ -134,10 +134,13 @@ def grids_of(points: Sequence[GrowthRun]) -> list[Grid]:
             run = point.run
             phases = [f"{point.phase(phase):.3g}" for phase in PHASES]
             grid.add(
-                [f"{point.size:,}", grids.gap(run.gap), grids.seconds(run.seconds), *phases, f"{point.megabytes:,.0f}",
-                 f"{run.boxes:,}", f"{run.exchanges:,}", grids.megabytes(run.bytes_per_site)]
+                [f"{point.size:,}", grids.gap(run.gap), grids.seconds(run.seconds), grids.seconds(run.cpu_seconds),
+                 *phases, f"{point.megabytes:,.0f}", f"{run.boxes:,}", f"{run.exchanges:,}",
+                 grids.megabytes(run.bytes_per_site)]
             )  # fmt: skip
-        slopes = [exponent(own), *(exponent(own, phase) for phase in PHASES)]
+        measures: list[Callable[[GrowthRun], float]] = [lambda p: p.run.seconds, lambda p: p.run.cpu_seconds]
+        measures += [lambda p, phase=phase: p.phase(phase) for phase in PHASES]  # type: ignore[misc]
+        slopes = [exponent(own, taken) for taken in measures]
         grid.add(["exponent", "", *("–" if math.isnan(slope) else f"{slope:.2f}" for slope in slopes), "", "", "", ""])
         found.append(grid)
     return found
@@ -163,6 +166,7 @@ def _draw(curve: Curve, own: Sequence[GrowthRun], path: Path) -> Path:
             upper.plot(sizes, heights, color=colour, lw=1.4, marker=".", label=phase)
     totals = [point.run.seconds for point in own]
     upper.plot(sizes, totals, color="0.2", lw=1.8, label="in all")
+    upper.plot(sizes, [point.run.cpu_seconds for point in own], color="0.2", lw=1, ls=":", label="seconds of processor")
     faces = ["0.2" if point.run.proven else "white" for point in own]
     upper.scatter(sizes, totals, c=faces, edgecolors="0.2", zorder=3)
     if not all(point.run.proven for point in own):
