@@ -68,6 +68,8 @@ def certify(
     )
     cost = math.fsum(clustering_cost(rows[node], weights[node], centres) for node in rows)
     cost *= 1.0 + (len(pooled) + pooled.shape[1] + 8) * 2.0**-52  # all terms are positive: rounded up
+    if not _on_rows(pooled, centres):  # squares may underflow, to 0 even: a row off its centroid costs something
+        cost += (len(pooled) + pooled.shape[1] * math.fsum(np.concatenate(list(weights.values())))) * 1e-322
     own_gap = relative_gap(result.lower_bound, cost)
     return Certification(
         cost=cost,
@@ -78,6 +80,14 @@ def certify(
         best_centroids=result.centroids if result.upper_bound < cost else centres,
         result=result,
     )
+
+
+def _on_rows(rows: Array, centres: Array) -> bool:
+    """Whether every row is one of the centroids."""
+    on = np.zeros(len(rows), dtype=bool)
+    for centre in centres:
+        on |= (rows == centre).all(axis=1)
+    return bool(on.all())
 
 
 def _centroids_of(given: Any) -> Array:

@@ -1,4 +1,4 @@
-"""Price files made to break their reader, and moments whose squares underflow, overflow or were rounded to integers."""
+"""Price files made to break their reader; squares that underflow, overflow or were rounded to integers."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from consentroid.certification import certify
 from consentroid.core.errors import ConsentroidError
 from consentroid.core.problem import Domain
 from consentroid.fitting import fit
@@ -102,3 +103,12 @@ def test_overflowing_moments_are_an_error_in_words(size: float) -> None:
     rows = np.random.default_rng(1).normal(size=(6, 3)) * size
     with pytest.raises(ConsentroidError, match="overflow"):
         fit({"a": rows}, 2, weights={"a": np.full(6, 1e300)}, time_limit=2.0)
+
+
+def test_centroids_off_their_rows_by_less_than_squares_can_tell_cost_something() -> None:
+    """The cost underflowed to 0, which counted as optimal."""
+    rows = np.array([[0.0], [1.0]])
+    near = certify([[1e-170], [1.0]], rows, time_limit=2.0)
+    assert near.cost > 0.0
+    assert not near.certified
+    assert certify([[0.0], [1.0]], rows, time_limit=2.0).cost == 0.0
