@@ -25,7 +25,7 @@ from .session import Session
 SERIOUS = 0.05  # share of the promised increase that makes a step serious
 TRIM_STEPS = 12
 NEW_COLUMNS = 15
-MOST_COLUMNS = 400  # and eight for each cluster
+MOST_COLUMNS = 400  # and three for each cluster: with far fewer the master forgets what it has learnt
 SCATTERED = 64  # random starts of a step
 PROBES = 6  # times as many before a search
 PATIENCE = 4  # steps that promise nothing before the prices count as optimal
@@ -199,7 +199,7 @@ class Bundle:
         chosen = self._distinct(points, values, cells, NEW_COLUMNS + 2 * len(self.node.cells))
         self.least = np.minimum(self.least, self._least_of(values, cells))
         self.pool = np.concatenate([points[chosen], self.pool])[:400]
-        kept = self.columns.worth_keeping(MOST_COLUMNS + 8 * self.session.n_clusters, reduced)
+        kept = self.columns.worth_keeping(MOST_COLUMNS + 3 * self.session.n_clusters)
         new = points[chosen]
         known: dict[tuple[float, ...], float] = {}
         for point, worth in zip(np.round(self.columns.points[kept], 12), reduced[kept], strict=True):

@@ -48,10 +48,8 @@ class Columns:
         self.idle = np.concatenate([self.idle[kept], np.zeros(len(points), np.int64)])
         return new.prices, new.centre_prices
 
-    def worth_keeping(self, most: int, reduced: Array) -> NDArray[np.bool_]:
-        """All, or where they are more than `most`, two thirds: those in use, then those nearest to paying."""
+    def worth_keeping(self, most: int) -> NDArray[np.bool_]:
+        """At most `most`: those that the master used last."""
         kept = np.ones(len(self), np.bool_)
-        if len(self) > most:
-            order = np.lexsort((reduced, self.idle > 0))
-            kept[order[2 * most // 3 :]] = False
+        kept[np.argsort(self.idle, kind="stable")[most:]] = False
         return kept
