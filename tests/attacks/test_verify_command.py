@@ -119,3 +119,24 @@ def test_version_1(run, tmp_path: Path) -> None:
     code, text = run(tmp_path / "old.json")
     assert code == 1
     assert "version 1" in text
+
+
+@pytest.mark.parametrize(
+    "scaling",
+    [
+        {"scale": "x) costs less than 999; Verified", "offset": [0, 0], "factor": [1, 1], "fill": None},
+        {"scale": ["none"], "offset": [0, 0], "factor": [1, 1], "fill": None},
+        {"scale": "none", "offset": [0, 0, 0], "factor": [1, 1, 1], "fill": None},
+        {"scale": "none", "offset": [0], "factor": [1], "fill": None},
+        {"scale": "none", "offset": [0, 0], "factor": [1, 1e400], "fill": None},
+        {"scale": "none", "offset": [0, 0], "factor": [1, 1], "fill": [[1, 2], [3, 4]]},
+        {"scale": "none", "offset": [0, 0], "factor": [1, 1], "fill": [1]},
+    ],
+)
+def test_a_scaling_that_is_none_is_bad_input(run, folder: Path, scaling: dict[str, object]) -> None:
+    """result.json is outside the fingerprint: its text was printed, its shapes ended in a traceback."""
+    document = {"format": "consentroid-result", "version": 1, "scaling": scaling}
+    (folder / "result.json").write_text(json.dumps(document).replace("Infinity", "1e400"))
+    code, text = run(folder / "certificate.json", *nodes(folder, "a", "b"))
+    assert code == 2
+    assert "999" not in text

@@ -70,6 +70,8 @@ def _checked(
     tables, masses = {}, {}
     recipe = scaling_beside(path) if files else None
     if recipe is not None:
+        if len(recipe.transform.offset) != len(certificate.features):
+            raise InvalidInput("the scaling in result.json is not for the certificate's features")
         notify([f"rows are scaled as in the run ({recipe.scale}, from result.json); costs are in these units"])
     filled = recipe is not None and recipe.fill is not None
     for name, file in files.items():

@@ -242,7 +242,13 @@ class Recipe:
             ) from None
         if offset.ndim != 1 or offset.shape != factor.shape or not np.all(factor > 0):
             raise InvalidInput("the scaling in result.json needs an offset and a positive factor for each feature")
-        return cls(str(document.get("scale", "none")), Affine(offset, factor), fill)
+        numbers = [offset, factor] if fill is None else [offset, factor, fill]
+        if any(part.shape != offset.shape or not np.isfinite(part).all() for part in numbers):
+            raise InvalidInput("the scaling in result.json needs one finite number for each feature")
+        scale = document.get("scale", "none")
+        if scale not in ("none", "standard", "minmax"):  # it is printed: no text from elsewhere
+            raise InvalidInput("the scaling in result.json is none of 'none', 'standard' and 'minmax'")
+        return cls(scale, Affine(offset, factor), fill)
 
 
 @dataclass(frozen=True)
