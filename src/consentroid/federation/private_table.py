@@ -16,6 +16,7 @@ from ..core.errors import InvalidInput, NodeRefused
 from ..core.problem import NodeData
 from ..data.preprocessing import Recipe
 from ..data.tables import read_table
+from ..paper.worker import PaperWorker
 from ..site.fixed_point import FeatureSums
 from ..site.guard import Guard
 from ..site.policy import Policy, refusal
@@ -64,8 +65,6 @@ class PrivateTable:
             log.warning("private table: %s", error)
             raise NodeRefused("the private table cannot be clustered; the site's own log has the details") from None
         if self.policy.paper_methods:
-            from ..paper.worker import PaperWorker
-
             return PaperWorker(data, self._names)
         prices = self.kit / PRICES_FOLDER
         prices.mkdir(mode=0o700, exist_ok=True)
