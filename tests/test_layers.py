@@ -44,7 +44,6 @@ SHARED_WITH_VERIFY = {"core.arrays.Array", "core.errors"}
 LATE = {
     "certificate.document → certificate.reading": "a document reads itself, and reading needs its classes",
     "data.tables → data.databases": "a table can come from a database, and databases make tables",
-    "federation.answering → paper.worker": "only a site whose owner allows the paper's methods loads their solvers",
 }
 # Commands, benches and the front door load what they need when it is called, so that `--help` is quick.
 LAZY = {"cli", "bench", "root"}
