@@ -110,7 +110,9 @@ def run(
         raise InvalidInput(f"time_limit={time_limit} must be a positive number of seconds")
     channel = Channel(transport)
     agreed = channel.agree(n_clusters, domain, features)
-    first = None if init is None else np.array(init, dtype=float).reshape(n_clusters, -1)
+    first = None if init is None else _checked_init(init, n_clusters, agreed.n_features)
+    if not isinstance(seed, int | np.integer) or seed < 0:
+        raise InvalidInput(f"seed={seed} must be a whole number from 0 on")
     asked = {"n_clusters": n_clusters, "method": method, "gap": gap, "time_limit": time_limit, "seed": seed, **paper}
     if method != ROW_PRICES:
         settings = PaperSettings(n_clusters, method, gap=gap, time_limit=seconds, seed=seed, **paper)
@@ -118,6 +120,16 @@ def run(
     if paper:
         raise InvalidInput(f"{', '.join(sorted(paper))} belong to the paper's methods; choose one with method=")
     return _row_prices(channel, agreed, n_clusters, gap, seconds, seed, first, on_step, asked, regions)
+
+
+def _checked_init(init: ArrayLike, n_clusters: int, n_features: int) -> Array:
+    try:
+        centroids = np.array(init, dtype=float)
+    except (TypeError, ValueError) as error:
+        raise InvalidInput(f"init is not numeric ({error})") from None
+    if centroids.shape != (n_clusters, n_features) or not np.isfinite(centroids).all():
+        raise InvalidInput(f"init has shape {centroids.shape}; give finite centroids of {(n_clusters, n_features)}")
+    return centroids
 
 
 def check_gap(gap: float) -> None:
@@ -159,12 +171,12 @@ def _row_prices(
     found: Regions | None = engine.regions
     return FitResult(
         centroids=session.centroids[order],
-        lower_bound=min(max(session.lower, session.spectral), session.upper),
+        lower_bound=session.lower,
         upper_bound=session.upper,
         gap_asked=gap,
         stop_reason=session.stop_reason,
         method=ROW_PRICES,
-        bound_from=session.bound_from if session.lower >= session.spectral else "spectral",
+        bound_from=session.bound_from,
         sites=_shares(channel, session.site_costs, session.site_counts, order),
         features=tuple(features),
         counts=session.counts[order],
@@ -179,6 +191,7 @@ def _row_prices(
         bytes_down=channel.bytes_down,
         seconds=session.seconds,
         phases={name: took for name, took in session.phases.items() if name != "done"},
+        spectral_bound=session.spectral,
     )
 
 

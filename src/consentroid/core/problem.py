@@ -84,7 +84,10 @@ class NodeData:
             raise InvalidInput(
                 f"node '{name}': row {j} has {rows[j, d]} in feature {d}; impute or drop rows that are not finite"
             )
-        mass = np.ones(len(rows)) if weights is None else np.array(weights, dtype=float)
+        try:
+            mass = np.ones(len(rows)) if weights is None else np.array(weights, dtype=float)
+        except (TypeError, ValueError) as error:
+            raise InvalidInput(f"node '{name}': weights are not numeric ({error})") from None
         if mass.shape != (len(rows),):
             raise InvalidInput(f"node '{name}': {mass.size} weights for {len(rows)} rows")
         if not np.isfinite(mass).all() or np.any(mass < 0):
@@ -119,6 +122,11 @@ class Problem:
             rows = {f"node{i + 1}": table for i, table in enumerate(rows)}
         if not rows:
             raise InvalidInput("a problem needs at least one node")
+        if weights is not None and not isinstance(weights, Mapping):
+            raise InvalidInput("give weights as a mapping from node to the weights of its rows")
+        for name in weights or {}:
+            if name not in rows:
+                raise InvalidInput(f"weights name an unknown node '{name}'; there are {', '.join(map(str, rows))}")
         nodes = tuple(NodeData.checked(n, t, None if weights is None else weights.get(n)) for n, t in rows.items())
         check_n_clusters(n_clusters)
         first = nodes[0]
@@ -165,7 +173,11 @@ def count_distinct(points: Array, most: int) -> int:
 
 
 def check_n_clusters(n_clusters: int) -> None:
-    if int(n_clusters) != n_clusters or n_clusters < 1:
+    try:
+        good = int(n_clusters) == n_clusters and n_clusters >= 1
+    except (TypeError, ValueError, OverflowError):
+        good = False
+    if not good:
         raise InvalidInput(f"n_clusters={n_clusters} must be an integer of at least 1")
 
 

@@ -81,6 +81,7 @@ class FitResult:
     bytes_down: int
     seconds: float
     phases: dict[str, float] = field(default_factory=dict)  # seconds in each phase
+    spectral_bound: float = 0.0  # from the moments alone: no certificate covers it, so it proves nothing to others
 
     @property
     def gap(self) -> float:

@@ -14,6 +14,7 @@ import numpy as np
 
 from ..certificate.document import BoxTree, CellProof, Certificate, LeafProof
 from ..core.arrays import Array
+from ..core.errors import NodeFailed
 from ..core.result import relative_gap
 from ..core.search import SHIFT
 from ..protocol.messages import Claim, ClaimSums, KeepPrices, PriceQuery
@@ -39,7 +40,9 @@ def certify_tree(
     proofs = [_leaf(session, leaf, root_cell, i, totals[:, i]) for i, leaf in enumerate(leaves)]
     axes = session.axes
     located = session.site_errors
-    lower = min(axes.bound_on_rows(min(proof.bound for proof in proofs)), session.upper)
+    lower = axes.bound_on_rows(min(proof.bound for proof in proofs))
+    if not lower <= session.upper:  # sums that contradict each other: nothing is believed
+        raise NodeFailed("all", f"the sums prove a bound of {lower:.6g} above the cost {session.upper:.6g}")
     session.lower = lower
     assert session.centroids is not None
     return Certificate(

@@ -123,8 +123,8 @@ class Session:
 
     def raise_lower(self, bound_y: float, source: str = "row prices") -> None:
         """The only writer of the proven bound: the best of all bounds known."""
-        bound = min(self.axes.bound_on_rows(bound_y), self.upper)
-        if bound > self.lower:
+        bound = self.axes.bound_on_rows(bound_y)
+        if self.lower < bound <= self.upper:  # a bound above a cost contradicts itself: nothing is believed
             self.lower, self.bound_from = bound, source
 
     @property
@@ -133,9 +133,8 @@ class Session:
 
     def note(self) -> None:
         """A line of progress and of the trace."""
-        lower = min(max(self.lower, self.spectral), self.upper)
         step = Step(
-            self.phase, self.totals.exchanges, lower, self.upper, self.boxes_done, self.boxes_open,
+            self.phase, self.totals.exchanges, self.lower, self.upper, self.boxes_done, self.boxes_open,
             self.cells_open, self.seconds,
         )  # fmt: skip
         self.trace.append(step)
