@@ -200,7 +200,9 @@ class Engine:
         mean = moments.sums / moments.weight
         scatter = moments.products / moments.weight - np.outer(mean, mean)
         if not np.isfinite(scatter).all():
-            raise InvalidInput("squares of the rows or of the domain overflow; scale features or weights down, or narrow the domain")
+            raise InvalidInput(
+                "squares of the rows or of the domain overflow; scale features or weights down, or narrow the domain"
+            )
         reach = float(np.maximum(np.abs(session.domain.lower), np.abs(session.domain.upper)).max())
         session.spectral = spectral_bound(moments, session.n_clusters, session.n_rows, session.n_sites, reach)
         values, vectors = np.linalg.eigh(0.5 * (scatter + scatter.T))
