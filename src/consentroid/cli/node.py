@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.console import Console
 
 from ..federation.approval import APPROVED, REFUSED, Approvals
 from ..federation.controls import check_site
@@ -99,7 +100,8 @@ def node_log(
         for entry in entries:
             typer.echo(json.dumps(asdict(entry)))
     else:
-        console.print(log_table(entries))
+        wide = None if console.is_terminal else 200  # in a file or a pipe nothing is cut off
+        Console(width=wide).print(log_table(entries))
 
 
 @node_app.command("approve")

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.arrays import Array
+from ..core.kernel_cache import drop_stale
 from ..core.search import MULTIPLES, SHIFT
 from ..protocol.messages import BoxSums, Examine, PriceQuery, Trim, Trimmed
 from .cells import Cell
@@ -23,6 +24,8 @@ from .judge import NO_CUT as NOTHING
 from .judge import STATIONARY as STATIONARY_CUT
 from .session import OutOfTime, Session
 from .tree import COST, STATIONARY, Cut, SearchTree
+
+drop_stale("rowprices")
 
 REVISIT = 0.5  # a box cut to less than this share of its volume is examined again before it is split
 MOST_BOXES = 1024  # of one exchange
