@@ -81,7 +81,7 @@ def test_how_many_rows_a_coordinator_can_compute_is_measured() -> None:
     told = [rows_told(small(seed)) for seed in SEEDS]
     rows = sum(len(node.points) for node in small(0).nodes)
     print(f"rows of {rows} that a coordinator can compute, by seed: {told}")
-    assert all(0 <= n <= rows for n in told)
+    assert 0 < max(told) < rows  # docs/disclosure.md says so: if it were none, the page and the README could say more
 
 
 def test_ten_simulated_sites_have_the_same_trace_over_the_wire() -> None:
