@@ -255,3 +255,11 @@ def test_a_page_gets_new_tables_between_its_marks() -> None:
     assert changed == page.replace("old\n", "\n| new \\1 |\n\n")
     with pytest.raises(InvalidInput, match="profile"):
         put(page, "profile", "")
+
+
+def test_large_problems_are_as_large_as_their_names() -> None:
+    names = [name for name, *_ in profile.large_cases()]
+    assert names[0] == "1,000,000×2 K=5, spread 0.3"
+    _, read, k, _ = profile.large_cases()[3]
+    assert k == 4
+    assert sum(len(rows) for rows in read().values()) == 2_000

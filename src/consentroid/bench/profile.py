@@ -1,4 +1,4 @@
-"""`consentroid bench profile`: ten typical problems, and where their time goes."""
+"""`consentroid bench profile`: ten typical problems, or five large and hard ones, and where their time goes."""
 
 from __future__ import annotations
 
@@ -38,8 +38,24 @@ def cases(data: Path | None) -> list[Case]:
     ]
 
 
-def profile_all(data: Path | None, seconds: float, watch: Watch) -> Iterator[Run | NoData]:
-    for name, read, k, gap in cases(data):
+def large_cases() -> list[Case]:
+    """Mixtures with many rows, and two whose clusters overlap so much that hardly anything can be proven."""
+    sizes = (
+        (1_000_000, 2, 5, 0.3),
+        (200_000, 8, 4, 0.5),
+        (100_000, 5, 6, 0.5),
+        (2_000, 8, 4, 1.0),
+        (100_000, 10, 5, 1.0),
+    )
+
+    def made(n: int, d: int, k: int, spread: float) -> Case:
+        return f"{n:,}×{d} K={k}, spread {spread:g}", lambda: in_sites(mixture(n, d, k, spread)), k, 1e-3
+
+    return [made(*size) for size in sizes]
+
+
+def profile_all(chosen: Sequence[Case], seconds: float, watch: Watch) -> Iterator[Run | NoData]:
+    for name, read, k, gap in chosen:
         with watch.task(name) as on_step:
             try:
                 rows = read()
@@ -50,8 +66,8 @@ def profile_all(data: Path | None, seconds: float, watch: Watch) -> Iterator[Run
         yield run
 
 
-def document(runs: Sequence[Run], missing: Sequence[str]) -> dict[str, Any]:
-    return document_of("profile", runs=[asdict(run) for run in runs], missing=list(missing))
+def document(runs: Sequence[Run], missing: Sequence[str], large: bool = False) -> dict[str, Any]:
+    return document_of("large" if large else "profile", runs=[asdict(run) for run in runs], missing=list(missing))
 
 
 def runs_in(told: dict[str, Any]) -> list[Run]:

@@ -131,12 +131,13 @@ def growth(
 @bench_app.command("profile")
 def profile(
     data: DataOption = None,
+    large: Annotated[bool, typer.Option("--large", help="Five large and hard mixtures instead.")] = False,
     limit: LimitOption = 60.0,
     out: OutOption = None,
     plots: PlotsOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Ten typical problems: seconds in each phase.
+    """Ten typical problems, or five large ones: seconds in each phase.
 
     Example: consentroid bench profile --data DIR --plots plots
     """
@@ -150,16 +151,17 @@ def profile(
     _check_out(out, plots)
     runs: list[Run] = []
     missing: list[str] = []
-    with Watch(len(profile.cases(data)), messages) as watch:
-        for one in profile.profile_all(data, limit, watch):
+    chosen = profile.large_cases() if large else profile.cases(data)
+    with Watch(len(chosen), messages) as watch:
+        for one in profile.profile_all(chosen, limit, watch):
             if isinstance(one, Run):
                 runs.append(one)
-                _keep(out, profile.document(runs, missing))
+                _keep(out, profile.document(runs, missing, large))
             else:
                 missing.append(str(one))
-    _draw(plots, messages, lambda folder: [profile.draw(runs, folder / "profile.png")])
+    _draw(plots, messages, lambda folder: [profile.draw(runs, folder / ("large.png" if large else "profile.png"))])
     said = [f"Skipped: {reason}" for reason in missing]
-    _finish(profile.document(runs, missing), [profile.grid_of(runs)], said, as_json, watch.interrupted)
+    _finish(profile.document(runs, missing, large), [profile.grid_of(runs)], said, as_json, watch.interrupted)
 
 
 def _check_out(out: Path | None, plots: Path | None = None) -> None:
