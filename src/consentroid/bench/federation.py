@@ -1,8 +1,7 @@
 """What a network costs: `python -m consentroid.bench.federation overhead`, and `... many --nodes 100`.
 
-`overhead` runs the same problem in one process and on a federation of real processes (loopback, mutual TLS), openly and
-with masked sums, and compares the time of an exchange. `many` simulates sites on this machine; every message crosses as
-bytes.
+`overhead` runs the same problem in one process and on a federation of real processes (loopback, mutual TLS, masked
+sums) and compares the time of an exchange. `many` simulates sites on this machine; every message crosses as bytes.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ..core.problem import Problem
+from ..core.problem import Domain, Problem
 from ..federation.administrator import Federation, new_run
 from ..federation.demo import free_port
 from ..federation.job import JobArguments, RunSettings
@@ -36,8 +35,9 @@ NAMES = ("site1", "site2", "site3")
 def overhead() -> None:
     """Seconds of an exchange beyond those of the same run in one process."""
     rows = in_sites(mixture(300, 2, 4, 0.3, seed=7))
+    domain = Domain(np.full(2, -8.0), np.full(2, 8.0))  # sites do not tell their extremes
     prepare_solver()
-    alone = fit(rows, 4, gap=1e-6)
+    alone = fit(rows, 4, gap=1e-6, domain=domain)
     print(f"in process: {alone.rounds} exchanges, {1e3 * alone.seconds / alone.rounds:.2f} ms each")
     with tempfile.TemporaryDirectory() as temporary:
         kits = provision(NAMES, f"localhost:{free_port()}", Path(temporary, "federation"))
@@ -48,20 +48,16 @@ def overhead() -> None:
         members = [Member(kits.server), *(Member(kits.node(name)) for name in NAMES)]
         try:
             with Federation(kits.admin) as federation:
-                for secure in (False, True):
-                    arguments = JobArguments(new_run(), NAMES, RunSettings(4, gap=1e-6, secure=secure))
-                    folder = federation.fit(arguments, Path(temporary, f"out-{secure}"))
-                    told = json.loads((folder / "result.json").read_text(encoding="utf-8"))
-                    each = told["seconds"] / told["rounds"]
-                    beyond = 1e3 * (each - alone.seconds / alone.rounds)
-                    how = "masked sums" if secure else "open"
-                    print(
-                        f"federation, {how}: {told['rounds']} exchanges, {1e3 * each:.2f} ms each, {beyond:.2f} ms "
-                        f"more than in process, {told['bytes_up'] / 1e6:.2f} MB up, {told['bytes_down'] / 1e6:.2f} down"
-                    )
+                arguments = JobArguments(new_run(), NAMES, RunSettings(4, gap=1e-6), domain)
+                folder = federation.fit(arguments, Path(temporary, "out"))
+                told = json.loads((folder / "result.json").read_text(encoding="utf-8"))
         finally:
             for member in members:
                 member.stop()
+    each = told["seconds"] / told["rounds"]
+    beyond = 1e3 * (each - alone.seconds / alone.rounds)
+    print(f"federation: {told['rounds']} exchanges, {1e3 * each:.2f} ms each, {beyond:.2f} ms more than in process")
+    print(f"{told['bytes_up'] / 1e6:.2f} MB up, {told['bytes_down'] / 1e6:.2f} MB down, gap {100 * told['gap']:.3g} %")
 
 
 def many(n_nodes: int, n_rows: int, gap: float) -> None:
