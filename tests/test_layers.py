@@ -161,3 +161,13 @@ def test_the_checker_shares_no_arithmetic_with_the_engine() -> None:
         if (importer, imported) == ("verify", "core")
     }
     assert {name for name in taken if not name.startswith(tuple(SHARED_WITH_VERIFY))} == set()
+
+
+def test_a_class_has_its_name_alone() -> None:
+    """One name, one thing: a reader who searches for a class finds one."""
+    defined: dict[str, list[str]] = {}
+    for path in sorted(PACKAGE.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef):
+                defined.setdefault(node.name, []).append(f"{module_of(path)}:{node.lineno}")
+    assert {name: places for name, places in defined.items() if len(places) > 1} == {}

@@ -98,9 +98,9 @@ def test_published_problems_come_with_the_figures_of_others(data: Path) -> None:
 
 
 def test_the_summary_counts_proofs_ratios_and_what_is_left() -> None:
-    def solved(k: int, run: Run, **theirs: float) -> published.Solved:
+    def solved(k: int, run: Run, **theirs: float) -> published.SolvedProblem:
         reported = {name: published.Reported(0.1, 1, seconds, 1e-4) for name, seconds in theirs.items()}
-        return published.Solved(published.PublishedProblem("x", k, reported), run)
+        return published.SolvedProblem(published.PublishedProblem("x", k, reported), run)
 
     theirs = {"SOS-SDP": 20.0}
     told = published.summary(
@@ -121,8 +121,8 @@ def test_the_summary_counts_proofs_ratios_and_what_is_left() -> None:
 
 def test_a_cost_above_the_best_known_is_told() -> None:
     glass = published.PublishedProblem("glass", 6, {})
-    dear = published.Solved(glass, replace(RUN, lower=72.0, upper=73.0))
-    good = published.Solved(glass, replace(RUN, lower=72.0, upper=72.96471))
+    dear = published.SolvedProblem(glass, replace(RUN, lower=72.0, upper=73.0))
+    good = published.SolvedProblem(glass, replace(RUN, lower=72.0, upper=72.96471))
     assert "glass K=6" in published.summary([dear])[-2]
     assert "none of 1" in published.summary([good])[-2]
     assert "✗" in published.grid_of([dear]).rows[0][0]

@@ -14,8 +14,8 @@ from sklearn.preprocessing import MinMaxScaler, StandardScaler
 from consentroid.core.errors import InvalidInput
 from consentroid.data.preprocessing import (
     Affine,
+    ColumnMoments,
     Extremes,
-    Moments,
     Recipe,
     Schema,
     aligned,
@@ -41,7 +41,7 @@ def nodes(draw: st.DrawFn) -> list[np.ndarray]:
 @given(nodes())
 def test_standardisation_equals_pooled(parts: list[np.ndarray]) -> None:
     pooled = np.concatenate(parts)
-    affine = Affine.standardising(Moments.combined(map(Moments.of, parts)))
+    affine = Affine.standardising(ColumnMoments.combined(map(ColumnMoments.of, parts)))
     scaler = StandardScaler().fit(pooled)
     np.testing.assert_allclose(affine.offset, scaler.mean_, rtol=1e-12, atol=1e-12)
     np.testing.assert_allclose(affine.scale, scaler.scale_, rtol=1e-12)
@@ -55,7 +55,7 @@ def test_imputation_and_weights_equal_pooled(parts: list[np.ndarray], seed: int)
     holed = [np.where(rng.random(part.shape) < 0.3, np.nan, part) for part in parts]
     holed[0][0] = parts[0][0]  # every feature is known somewhere
     pooled = np.concatenate(holed)
-    moments = Moments.combined(map(Moments.of, holed))
+    moments = ColumnMoments.combined(map(ColumnMoments.of, holed))
     pipeline = make_pipeline(SimpleImputer(), StandardScaler()).fit(pooled)
     np.testing.assert_allclose(moments.means, pipeline[0].statistics_, rtol=1e-12, atol=1e-12)
     imputed = impute(pooled, moments.means)
@@ -63,7 +63,7 @@ def test_imputation_and_weights_equal_pooled(parts: list[np.ndarray], seed: int)
     np.testing.assert_allclose(ours.transform(imputed), pipeline.transform(pooled), rtol=1e-11, atol=1e-12)
 
     weights = [rng.integers(1, 4, len(part)).astype(float) for part in parts]
-    weighted = Moments.combined(map(Moments.of, parts, weights))
+    weighted = ColumnMoments.combined(map(ColumnMoments.of, parts, weights))
     scaler = StandardScaler().fit(np.concatenate(parts), sample_weight=np.concatenate(weights))
     np.testing.assert_allclose(weighted.means, scaler.mean_, rtol=1e-12, atol=1e-12)
     np.testing.assert_allclose(weighted.variances, scaler.var_, rtol=1e-11, atol=1e-12)
@@ -81,14 +81,14 @@ def test_unit_box_equals_pooled(parts: list[np.ndarray]) -> None:
 
 def test_values_far_from_zero_keep_their_digits() -> None:
     parts = [1e8 + np.arange(7.0)[:, None], 1e8 + np.arange(3.0)[:, None] / 8]
-    moments = Moments.combined(map(Moments.of, parts))
+    moments = ColumnMoments.combined(map(ColumnMoments.of, parts))
     exact = np.concatenate(parts) - 1e8
     np.testing.assert_allclose(moments.variances, exact.var(axis=0), rtol=1e-12)
 
 
 def test_a_feature_unknown_at_the_first_node() -> None:
     parts = [np.array([[1.0, np.nan], [3.0, np.nan]]), np.array([[2.0, 1e6], [4.0, 1e6 + 2]])]
-    moments = Moments.combined(map(Moments.of, parts))
+    moments = ColumnMoments.combined(map(ColumnMoments.of, parts))
     np.testing.assert_array_equal(moments.means, [2.5, 1e6 + 1])
     np.testing.assert_array_equal(moments.variances, [1.25, 1.0])
 
@@ -156,12 +156,12 @@ def test_another_order_of_the_same_columns_is_accepted_and_told() -> None:
 def test_features_on_very_different_scales_are_told() -> None:
     rng = np.random.default_rng(0)
     rows = rng.normal(size=(500, 3)) * [1.0, 0.0, 800.0] + [0.0, 1e6, 0.0]
-    said = scale_notice(["bill", "constant", "mass"], Moments.of(rows))
+    said = scale_notice(["bill", "constant", "mass"], ColumnMoments.of(rows))
     assert said is not None
     assert said.startswith("'mass' varies 8")
     assert "--scale standard" in said
-    assert scale_notice(["a", "b"], Moments.of(rng.normal(size=(500, 2)) * [1.0, 10.0])) is None
-    assert scale_notice(["a", "b"], Moments.of(np.ones((5, 2)))) is None
+    assert scale_notice(["a", "b"], ColumnMoments.of(rng.normal(size=(500, 2)) * [1.0, 10.0])) is None
+    assert scale_notice(["a", "b"], ColumnMoments.of(np.ones((5, 2)))) is None
 
 
 def test_what_was_done_can_be_done_to_other_rows() -> None:

@@ -63,7 +63,7 @@ class PublishedProblem:
 
 
 @dataclass(frozen=True)
-class Solved:
+class SolvedProblem:
     problem: PublishedProblem
     run: Run
 
@@ -121,7 +121,7 @@ def _reported(line: dict[str, str]) -> Reported:
 
 def solve_all(
     folder: Path, problems: Sequence[PublishedProblem], seconds: float, watch: Watch
-) -> Iterator[Solved | NoData]:
+) -> Iterator[SolvedProblem | NoData]:
     for problem in problems:
         with watch.task(problem.name) as on_step:
             try:
@@ -131,10 +131,10 @@ def solve_all(
                 continue
             k = problem.n_clusters
             run = measure(problem.name, rows, k, gap=GAP, time_limit=seconds, check=True, on_step=on_step)
-        yield Solved(problem, run)
+        yield SolvedProblem(problem, run)
 
 
-def document(solved: Sequence[Solved], missing: Sequence[str], seconds: float) -> dict[str, Any]:
+def document(solved: Sequence[SolvedProblem], missing: Sequence[str], seconds: float) -> dict[str, Any]:
     return document_of(
         "published",
         gap=GAP,
@@ -144,10 +144,10 @@ def document(solved: Sequence[Solved], missing: Sequence[str], seconds: float) -
     )
 
 
-def solved_in(told: dict[str, Any]) -> list[Solved]:
+def solved_in(told: dict[str, Any]) -> list[SolvedProblem]:
     """Back from the JSON."""
     return [
-        Solved(
+        SolvedProblem(
             PublishedProblem(
                 entry["problem"]["data"],
                 entry["problem"]["n_clusters"],
@@ -162,7 +162,7 @@ def solved_in(told: dict[str, Any]) -> list[Solved]:
 # ---------------------------------------------------------------------------------------------------- shown
 
 
-def grid_of(solved: Sequence[Solved]) -> Grid:
+def grid_of(solved: Sequence[SolvedProblem]) -> Grid:
     grid = Grid(
         "Published problems: ours beside SOS-SDP and CG+DCA",
         (
@@ -202,7 +202,7 @@ def _theirs(reported: Reported | None) -> str:
     return f"{taken}, {grids.gap(reported.root_gap)}, {reported.tree_nodes}, {grids.gap(reported.final_gap)}"
 
 
-def summary(solved: Sequence[Solved]) -> list[str]:
+def summary(solved: Sequence[SolvedProblem]) -> list[str]:
     """Sentences: how many are proven, how many times faster, what the checker says, what does not close."""
     proven = [one for one in solved if one.run.proven]
     lines = [f"{len(proven)} of {len(solved)} proven to {GAP:g}."]
@@ -234,7 +234,7 @@ def summary(solved: Sequence[Solved]) -> list[str]:
     return lines
 
 
-def draw(solved: Sequence[Solved], path: Path) -> Path:
+def draw(solved: Sequence[SolvedProblem], path: Path) -> Path:
     """Their seconds against ours; hollow where ours is not proven, an arrow up where theirs ran out of time."""
     figure, ((axes,),) = blank(7.0, 5.0)
     pairs = []

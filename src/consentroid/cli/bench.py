@@ -81,7 +81,7 @@ def published(
     missing: list[str] = []
     with Watch(len(problems), messages, checker=True) as watch:
         for one in published.solve_all(data, problems, limit, watch):
-            if isinstance(one, published.Solved):
+            if isinstance(one, published.SolvedProblem):
                 solved.append(one)
                 _keep(out, published.document(solved, missing, limit))
             else:

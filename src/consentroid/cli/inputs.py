@@ -43,7 +43,7 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON and nothing
 
 
 @dataclass(frozen=True)
-class Sites:
+class SiteInputs:
     """Tables with the same columns in the same order, and the weights of their rows."""
 
     tables: dict[str, Table]
@@ -88,7 +88,7 @@ def read_sites(
     separator: Separator | None = None,
     decimal: DecimalSign | None = None,
     missing: bool = False,
-) -> Sites:
+) -> SiteInputs:
     """All tables, with one schema."""
     from ..data.preprocessing import aligned
     from ..data.tables import read_table
@@ -104,12 +104,12 @@ def read_sites(
     tables = aligned(tables)
     notices = tuple(notice for table in tables.values() for notice in table.notices)
     if weights is None:
-        return Sites(tables, None, notices)
+        return SiteInputs(tables, None, notices)
     mass = {name: table.select([weights], f"site '{name}'").rows[:, 0] for name, table in tables.items()}
     others = [name for name in next(iter(tables.values())).names if name != weights]
     if not others:
         raise InvalidInput(f"column '{weights}' holds the weights and there is no other; give features, too")
-    return Sites({name: table.select(others, name) for name, table in tables.items()}, mass, notices)
+    return SiteInputs({name: table.select(others, name) for name, table in tables.items()}, mass, notices)
 
 
 def read_nodes(files: Mapping[str, object], columns: str | None = None) -> tuple[dict[str, object], tuple[str, ...]]:

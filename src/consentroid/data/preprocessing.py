@@ -5,7 +5,7 @@
 where n_i, μ_i, S_i are node i's weight, mean and centred sum of squares of one feature, over the values that are not
 missing. Centred sums do not cancel, so the result equals the pooled one of scikit-learn to rounding.
 
-Mean imputation changes neither μ nor S, only n; `Moments.imputed` says so, and one exchange serves both steps.
+Mean imputation changes neither μ nor S, only n; `ColumnMoments.imputed` says so, and one exchange serves both steps.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def aligned(tables: Mapping[str, Table]) -> dict[str, Table]:
 
 
 @dataclass(frozen=True)
-class Moments:
+class ColumnMoments:
     """What a node tells for standardisation and imputation, one number a feature each."""
 
     n_rows: int
@@ -86,7 +86,7 @@ class Moments:
     squares: Array  # (D,) centred sum of squares
 
     @classmethod
-    def of(cls, rows: ArrayLike, weights: ArrayLike | None = None) -> Moments:
+    def of(cls, rows: ArrayLike, weights: ArrayLike | None = None) -> ColumnMoments:
         points = np.asarray(rows, dtype=float)
         mass = np.ones(len(points)) if weights is None else np.asarray(weights, dtype=float)
         known = np.where(np.isnan(points), 0.0, mass[:, None])
@@ -99,7 +99,7 @@ class Moments:
         return cls(len(points), float(mass.sum()), totals, means, (known * (filled - means) ** 2).sum(axis=0))
 
     @classmethod
-    def combined(cls, parts: Iterable[Moments]) -> Moments:
+    def combined(cls, parts: Iterable[ColumnMoments]) -> ColumnMoments:
         parts = list(parts)
         weights = np.stack([part.weights for part in parts])
         means = np.stack([part.means for part in parts])
@@ -116,9 +116,10 @@ class Moments:
     def variances(self) -> Array:
         return self.squares / np.where(self.weights > 0, self.weights, 1.0)
 
-    def imputed(self) -> Moments:
+    def imputed(self) -> ColumnMoments:
         """The moments after missing values were replaced by the means."""
-        return Moments(self.n_rows, self.weight, np.full_like(self.weights, self.weight), self.means, self.squares)
+        weights = np.full_like(self.weights, self.weight)
+        return ColumnMoments(self.n_rows, self.weight, weights, self.means, self.squares)
 
 
 @dataclass(frozen=True)
@@ -156,7 +157,7 @@ class Affine:
     scale: Array  # (D,)
 
     @classmethod
-    def standardising(cls, moments: Moments) -> Affine:
+    def standardising(cls, moments: ColumnMoments) -> Affine:
         """To mean 0 and variance 1, as `StandardScaler`; a constant feature is only centred."""
         variance, mean = moments.variances, moments.means
         # The rule of scikit-learn: a variance within the rounding of its own computation is none.
@@ -193,7 +194,7 @@ FAR_APART = 20.0
 """A feature that varies so many times as much as another decides the clusters nearly alone."""
 
 
-def scale_notice(names: Sequence[str], moments: Moments) -> str | None:
+def scale_notice(names: Sequence[str], moments: ColumnMoments) -> str | None:
     """A warning where features vary on very different scales."""
     deviations = np.sqrt(moments.variances)
     varying = np.flatnonzero(Affine.standardising(moments).scale == deviations)
@@ -257,7 +258,7 @@ class Prepared:
 
     rows: dict[str, Array]
     names: tuple[str, ...]
-    moments: Moments
+    moments: ColumnMoments
     recipe: Recipe
     domain: Domain
     notices: tuple[str, ...] = ()
@@ -277,7 +278,7 @@ def prepare(
 ) -> Prepared:
     """Schema check, imputation (if asked for) and scaling ("standard", "minmax" or "none") of every node's table.
 
-    Every number that crosses a node's border is a field of `Schema`, `Moments` or `Extremes`.
+    Every number that crosses a node's border is a field of `Schema`, `ColumnMoments` or `Extremes`.
     """
     if scale not in ("standard", "minmax", "none"):
         raise InvalidInput(f"unknown scale '{scale}'; choose standard, minmax or none")
@@ -287,7 +288,7 @@ def prepare(
     read = aligned(read)
     names = next(iter(read.values())).names
     by_node = {node: None if weights is None else weights.get(node) for node in read}
-    moments = Moments.combined(Moments.of(table.rows, by_node[node]) for node, table in read.items())
+    moments = ColumnMoments.combined(ColumnMoments.of(table.rows, by_node[node]) for node, table in read.items())
     if not np.all(moments.weights > 0):
         column = names[int(np.argmin(moments.weights > 0))]
         raise InvalidInput(f"column '{column}' has no value at any node; leave the column out")

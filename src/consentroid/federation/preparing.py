@@ -17,7 +17,7 @@ import numpy as np
 from ..core.arrays import Array
 from ..core.errors import InvalidInput, MalformedMessage, NodeFailed
 from ..core.problem import Domain
-from ..data.preprocessing import Affine, Extremes, Moments, Recipe
+from ..data.preprocessing import Affine, ColumnMoments, Extremes, Recipe
 from ..protocol.messages import Failure
 from ..site.fixed_point import FeatureSums
 from .secure import SecureTransport, told_failure, unpacked
@@ -39,7 +39,7 @@ def recipe_for(scale: str, impute: bool, domain: Domain | None, sums: Sums) -> R
     means = first.sums / first.weights + (0.0 if reference is None else reference)
     second = sums(means)
     means = means + second.sums / second.weights  # removes the rounding of the first pass
-    moments = Moments(0, first.total, first.weights, means, second.squares)
+    moments = ColumnMoments(0, first.total, first.weights, means, second.squares)
     if scale == "standard":
         # missing values are put at the mean: the squares stay, the weight is that of all rows
         transform = Affine.standardising(moments.imputed())

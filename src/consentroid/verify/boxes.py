@@ -49,7 +49,7 @@ class Rows:
 
 
 @dataclass(frozen=True)
-class Scales:
+class CheckScales:
     """Per site, what claims are compared by: its Σ w λ, and what the rounding of coordinates can do to them.
 
     Nothing that is proven depends on these: they only say what counts as a false claim.
@@ -60,7 +60,7 @@ class Scales:
     priced: Array  # (P,) for Σ w (λ − a), times μ
 
     @classmethod
-    def of(cls, rows: Rows, prices: Array, totals: Array) -> Scales:
+    def of(cls, rows: Rows, prices: Array, totals: Array) -> CheckScales:
         mass = 4.0 / CLAIM_LIMIT * rows.w * rows.error
         linear, priced = np.zeros(len(rows.sites)), np.zeros(len(rows.sites))
         np.add.at(linear, rows.site, mass)
@@ -72,7 +72,7 @@ class CellCheck:
     """One cell's tree of boxes under one vector of prices."""
 
     def __init__(
-        self, cell: CellProof, tree: BoxTree, root: Array, shift: float, rows: Rows, prices: Array, scales: Scales,
+        self, cell: CellProof, tree: BoxTree, root: Array, shift: float, rows: Rows, prices: Array, scales: CheckScales,
         place: str, tick: Callable[[], None],
     ) -> None:  # fmt: skip
         n_features = len(cell.lower)

@@ -18,7 +18,7 @@ from ..core.errors import CertificateInvalid
 
 
 @dataclass
-class Cell:
+class CheckedCell:
     lower: Array
     upper: Array
     count: int
@@ -66,7 +66,7 @@ def check_cover(certificate: Certificate, tick: Callable[[], None]) -> None:
 
 def _replayed(certificate: Certificate, leaf: LeafProof, place: str, tick: Callable[[], None]) -> list[int]:
     """Check the leaf's cells against its path; returns the count of the cell branched at every step."""
-    cells = [Cell(certificate.root[0], certificate.root[1], certificate.n_clusters)]
+    cells = [CheckedCell(certificate.root[0], certificate.root[1], certificate.n_clusters)]
     counts = []
     for i, (at, axis, value, below) in enumerate(leaf.path):
         tick()
@@ -77,7 +77,7 @@ def _replayed(certificate: Certificate, leaf: LeafProof, place: str, tick: Calla
             raise CertificateInvalid(f"{place}, path[{i}]: {below} of {old.count} centroids cannot lie below")
         upper, lower = old.upper.copy(), old.lower.copy()
         upper[axis] = lower[axis] = value
-        cells[at : at + 1] = [Cell(old.lower, upper, below), Cell(lower, old.upper, old.count - below)]
+        cells[at : at + 1] = [CheckedCell(old.lower, upper, below), CheckedCell(lower, old.upper, old.count - below)]
         counts.append(old.count)
     for i, (cell, stated) in enumerate(zip(cells, leaf.cells, strict=True)):
         tick()

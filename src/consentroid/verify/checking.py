@@ -22,14 +22,14 @@ from ..certificate.document import Certificate, LeafProof
 from ..core.arrays import Array
 from ..core.errors import CertificateInvalid, InvalidInput
 from .arithmetic import basis_norm, bound_on_rows, exact_sum, relative_gap, rounded_down, rounded_up
-from .boxes import CellCheck, Rows, Scales
+from .boxes import CellCheck, CheckScales, Rows
 from .cells import check_cover
 from .rows import SiteRows, site_rows
 
 LIMIT = 1e-9  # of the cost: a bound that falls short of what is stated by more refutes the statement
 
 
-class OutOfTime(Exception):
+class CheckOutOfTime(Exception):
     """The time limit struck; what is left is not checked."""
 
 
@@ -106,7 +106,7 @@ def verify(
 
     def tick() -> None:
         if time.perf_counter() - started > time_limit:
-            raise OutOfTime
+            raise CheckOutOfTime
 
     check = _Check(document, tick)
     finished = True
@@ -122,7 +122,7 @@ def verify(
                     if site.prices is None:
                         raise InvalidInput(f"site '{site.name}': {site.reason}")
             check.bounds()
-    except OutOfTime:
+    except CheckOutOfTime:
         finished = False
     except (FloatingPointError, OverflowError):
         raise CertificateInvalid("nothing is proven: numbers overflow") from None
@@ -216,7 +216,7 @@ class _Check:
             raise CertificateInvalid(f"{place}, total: {leaf.total!r} is stated, {float(exact)!r} is right")
         vectors = [self.given[name].prices for name in present]
         prices = np.concatenate([vector[leaf.prices] for vector in vectors if vector is not None] or [np.empty(0)])
-        scales = Scales.of(rows, prices, totals)
+        scales = CheckScales.of(rows, prices, totals)
         for i, cell in enumerate(leaf.cells):
             self.tick()
             if cell.proof is None:
