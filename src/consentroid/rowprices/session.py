@@ -33,7 +33,7 @@ class Session:
     time_limit: float
     rng: np.random.Generator
     on_step: OnStep | None = None
-    started: float = field(default_factory=time.perf_counter)
+    started: float = field(default_factory=lambda: time.perf_counter())
     axes: Axes = field(default_factory=lambda: Axes.plain(1))
     # change when something better is found
     centroids: Array | None = None  # (K, D), original features
