@@ -25,7 +25,7 @@ $(BIN)/python:
 	$(BIN)/python -m pip install --quiet --upgrade pip
 
 $(VENV)/.installed: pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet -e ".[plots]"
+	$(BIN)/python -m pip install --quiet -e ".[sklearn,plots]"
 	touch $@
 
 $(VENV)/.installed-test: pyproject.toml | $(BIN)/python

@@ -53,5 +53,10 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name in _HOME:
-        return getattr(import_module(f".{_HOME[name]}", __name__), name)
+        try:
+            return getattr(import_module(f".{_HOME[name]}", __name__), name)
+        except ModuleNotFoundError as error:
+            from .core.extras import remedy
+
+            raise ModuleNotFoundError(remedy(error) or error.msg, name=error.name) from error
     raise AttributeError(f"module 'consentroid' has no attribute '{name}'")

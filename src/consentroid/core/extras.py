@@ -8,6 +8,8 @@ from types import ModuleType
 from .errors import InvalidInput
 
 EXTRAS = {
+    "sklearn": "sklearn",
+    "threadpoolctl": "sklearn",
     "matplotlib": "plots",
     "h5py": "paper",
     "nvflare": "federation",
