@@ -8,14 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..core.arrays import Array
 from ..core.errors import NodeRefused
@@ -38,27 +34,14 @@ from ..protocol.messages import (
     Trimmed,
 )
 from .blocks import Blocks
+from .columns import ColumnSets, Indices
 from .guard import N_GROUPS, Guard
 from .kernels.boxes import EPS, OFFSET, TINY, claim_boxes, examine_boxes
-from .kernels.columns import column_sums, members_of, move_prices, priced_columns, trim_step, two_nearest
+from .kernels.columns import trim_step, two_nearest
+from .kernels.members import members_of
+from .parallel import Pool, in_parallel
 
-WORTH_A_THREAD = 100_000
 MOST_REMEMBERED = 32_000_000  # undecided rows kept for boxes whose children may come; the oldest are forgotten
-Indices = NDArray[np.int64]
-
-
-def in_parallel(work: Callable[[int, int], None], n: int, pool: ThreadPoolExecutor | None, effort: int) -> None:
-    """work(first, last) over 0..n in pieces, side by side where there is a pool (kernels release the lock) and the
-    effort, in numbers looked at, is worth the hand-over."""
-    pieces = 1 if pool is None or n < 4 or effort < WORTH_A_THREAD else 4 * (os.cpu_count() or 1)
-    ends = np.linspace(0, n, min(pieces, n) + 1).astype(int)
-    spans = [(int(a), int(b)) for a, b in pairwise(ends) if b > a]
-    if pool is None or len(spans) < 2:
-        for first, last in spans:
-            work(first, last)
-        return
-    for done in [pool.submit(work, first, last) for first, last in spans]:
-        done.result()
 
 
 def fewest_rows(weights: Array, of_rows: Array) -> Array:
@@ -80,12 +63,10 @@ class PricedRows:
 
     x: Array  # rows of positive weight
     w: Array
-    pool: ThreadPoolExecutor | None = None
+    pool: Pool = None
     guard: Guard = field(default_factory=Guard)  # groups of few rows are not reported
     y: Array = field(default_factory=lambda: np.empty((0, 0)))
     slots: dict[int, Array] = field(default_factory=dict)
-    ends: Indices = field(default_factory=lambda: np.empty(0, np.int64))  # of the columns' members in `members`
-    members: Indices = field(default_factory=lambda: np.empty(0, np.int64))
     _boxes: dict[int, Remembered] = field(default_factory=dict)
     _remembered: int = 0
     _boxes_slot: int = -1
@@ -105,7 +86,7 @@ class PricedRows:
         self.order = self.blocks.order
         self.y, self.weights = np.ascontiguousarray(y[self.order]), np.ascontiguousarray(self.w[self.order])
         self.slots.clear()
-        self.ends, self.members = np.empty(0, np.int64), np.empty(0, np.int64)
+        self.columns = ColumnSets(self.weights, self.pool)
         self._forget_boxes()
         n_features = self.x.shape[1]
         exact = not request.origin.any() and np.array_equal(request.basis, np.eye(n_features))
@@ -123,11 +104,7 @@ class PricedRows:
         return self._store(request.slot, 0.5 * (least + second))
 
     def move(self, request: MovePrices) -> Priced:
-        if len(request.z) != len(self.ends):
-            raise NodeRefused(f"{len(request.z)} weights for {len(self.ends)} columns")
-        prices = np.empty(len(self.y))
-        move_prices(self._slot(request.centre), self.ends, self.members, request.z, request.tau, prices)
-        return self._store(request.slot, prices)
+        return self._store(request.slot, self.columns.moved(self._slot(request.centre), request.z, request.tau))
 
     def _store(self, slot: int, prices: Array) -> Priced:
         if not np.isfinite(prices).all():
@@ -135,7 +112,7 @@ class PricedRows:
         self.slots[slot] = prices
         if slot == self._boxes_slot:
             self._forget_boxes()
-        return Priced(self.total(prices), self._column_prices(prices))
+        return Priced(self.total(prices), self.columns.prices(prices))
 
     def total(self, prices: Array) -> float:
         """Σ w λ, rounded down: all terms are positive."""
@@ -148,38 +125,22 @@ class PricedRows:
 
     # ------------------------------------------------------------------ columns
 
-    def _column_prices(self, prices: Array) -> Array:
-        out = np.empty(len(self.ends))
-        priced_columns(self.weights, prices, self.ends, self.members, out)
-        return out
-
     def make_columns(self, request: MakeColumns) -> ColumnSums:
-        if len(request.kept) != len(self.ends):
-            raise NodeRefused(f"{len(request.kept)} marks for {len(self.ends)} columns")
-        prices, centre = self._slot(request.slot), self._slot(request.centre)
-        starts = np.concatenate([[0], self.ends[:-1]]) if len(self.ends) else self.ends
-        parts = [self.members[a:b] for a, b, keep in zip(starts, self.ends, request.kept, strict=True) if keep]
-        dearest, found = self.blocks.greatest(prices), np.empty(len(self.y), np.int64)
-        sums = np.zeros((4, len(request.points)))  # costs, sizes, prices, prices of the centre
-        for q, point in enumerate(request.points):
-            n, *sums[:, q] = members_of(self.y, self.weights, prices, centre, self.blocks.starts, self.blocks.low,
-                                        self.blocks.high, dearest, point, found)  # fmt: skip
-            if self.guard.small(n):
-                rows = self._widened(point, prices)
-                parts.append(rows)
-                w, squared = self.weights[rows], ((self.y[rows] - point) ** 2).sum(axis=1)
-                sums[:, q] = w @ squared, w.sum(), w @ prices[rows], w @ centre[rows]
-                continue
-            parts.append(found[:n].copy())
-        self.ends = np.cumsum([len(part) for part in parts], dtype=np.int64)
-        self.members = np.concatenate(parts) if parts else np.empty(0, np.int64)
-        new = parts[len(parts) - len(request.points) :]
-        overlaps, marked = np.empty((len(new), len(parts))), np.zeros(len(self.y), np.bool_)
-        for q, rows in enumerate(new):
-            marked[rows] = True
-            column_sums(self.weights, self.ends, self.members, marked, overlaps[q])
-            marked[rows] = False
-        return ColumnSums(sums[0], sums[1], overlaps, sums[2], sums[3])
+        prices, centre, n = self._slot(request.slot), self._slot(request.centre), len(request.points)
+        new, points, blocks = self.columns.room_for(request.kept, n), np.ascontiguousarray(request.points), self.blocks
+        dearest, sums = blocks.greatest(prices), np.empty((5, n))  # rows, costs, sizes, prices, prices of the centre
+
+        def work(first: int, last: int) -> None:
+            members_of(self.y, self.weights, prices, centre, blocks.starts, blocks.low, blocks.high, dearest, points,
+                       first, last, new, sums)  # fmt: skip
+
+        in_parallel(work, n, self.pool, n * self.y.size // 4)
+        for q in np.flatnonzero((sums[0] > 0) & (sums[0] < self.guard.least)):
+            rows = self._widened(points[q], prices)
+            self.columns.put(new[q], rows)
+            w, squared = self.weights[rows], ((self.y[rows] - points[q]) ** 2).sum(axis=1)
+            sums[1:, q] = w @ squared, w.sum(), w @ prices[rows], w @ centre[rows]
+        return ColumnSums(sums[1], sums[2], self.columns.overlaps(n), sums[3], sums[4])
 
     def trim(self, request: Trim) -> Trimmed:
         prices, n, stride = self._slot(request.slot), len(request.points), max(request.stride, 1)

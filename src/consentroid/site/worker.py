@@ -31,7 +31,8 @@ from ..protocol.messages import (
 from .guard import Guard
 from .kernels.boxes import EPS
 from .kernels.columns import assign_rows
-from .prices import PricedRows, fewest_rows, in_parallel
+from .parallel import in_parallel
+from .prices import PricedRows, fewest_rows
 
 drop_stale("site")
 

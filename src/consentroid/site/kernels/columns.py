@@ -1,4 +1,4 @@
-"""Clusters that rows offer to pay for: trimmed Lloyd steps, columns and prices.
+"""Clusters that rows offer to pay for: trimmed Lloyd steps, first prices, costs of candidates.
 
 Rows lie in blocks of neighbours (`site/blocks.py`); a block none of whose rows can be nearer to a point than its price
 is passed over, so that a step costs what is near the point. None of these numbers proves anything by itself.
@@ -43,66 +43,6 @@ def trim_step(y, w, lam, starts, low, high, dearest, stride, points, first, last
                     for d in range(n_features):
                         offsets[p, d] += w[j] * by[d]
         values[p], weights[p] = value, weight
-
-
-@entry
-def members_of(y, w, lam, centre, starts, low, high, dearest, m, members):
-    """Rows with |y − m|² < λ into `members`; how many, and over them Σ w |y − m|², Σ w, Σ w λ and Σ w λ̂."""
-    n_features, found, cost, size, price, centre_price = y.shape[1], 0, 0.0, 0.0, 0.0, 0.0
-    for b in range(len(starts) - 1):
-        if block_distance(m, low[b], high[b]) >= dearest[b]:
-            continue
-        for j in range(starts[b], starts[b + 1]):
-            squared = 0.0
-            for d in range(n_features):
-                squared += (y[j, d] - m[d]) ** 2
-            if squared < lam[j]:
-                members[found] = j
-                found += 1
-                cost += w[j] * squared
-                size += w[j]
-                price += w[j] * lam[j]
-                centre_price += w[j] * centre[j]
-    return found, cost, size, price, centre_price
-
-
-@entry
-def column_sums(w, ends, rows, member_of_new, out):
-    """Σ_{S_c ∩ S'} w for all columns c, where `member_of_new` marks S'."""
-    at = 0
-    for c in range(len(ends)):
-        total = 0.0
-        for i in range(at, ends[c]):
-            if member_of_new[rows[i]]:
-                total += w[rows[i]]
-        out[c] = total
-        at = ends[c]
-
-
-@entry
-def priced_columns(w, lam, ends, rows, out):
-    """Σ_{S_c} w λ for all columns c."""
-    at = 0
-    for c in range(len(ends)):
-        total = 0.0
-        for i in range(at, ends[c]):
-            total += w[rows[i]] * lam[rows[i]]
-        out[c] = total
-        at = ends[c]
-
-
-@entry
-def move_prices(centre, ends, rows, z, tau, out):
-    """λ_j = max(0, λ̂_j + τ (1 − Σ_{c∋j} z_c))."""
-    out[:] = 0.0
-    at = 0
-    for c in range(len(ends)):
-        if z[c] != 0.0:
-            for i in range(at, ends[c]):
-                out[rows[i]] += z[c]
-        at = ends[c]
-    for j in range(len(centre)):
-        out[j] = max(0.0, centre[j] + tau * (1.0 - out[j]))
 
 
 @entry
