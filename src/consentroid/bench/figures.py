@@ -12,7 +12,6 @@ import numpy as np
 
 from ..core.arrays import Array
 from ..core.errors import InvalidInput
-from ..core.extras import require
 from ..data.datasets import PENGUINS, RAND_HIE, penguins, rand_hie
 from ..data.preprocessing import prepare
 from . import grids
@@ -148,7 +147,6 @@ def of_instances(folder: Path | None, seconds: float) -> Held:
     group, name, figure = "public instances of the paper (1e-6)", "24 public instances", "all, < 3 s together"
     if folder is None:
         return Held(group, name, figure, None, None, "no folder of instances given (--instances)")
-    require("h5py", "paper", "the paper's benchmark")
     from ..paper.instances import load_folder
 
     optima = _optima(folder)

@@ -250,7 +250,6 @@ def rounds(
 
 
 def _check_extras(plots: Path | None) -> None:
-    require("h5py", "paper", "the paper's benchmark")
     if plots is not None:
         require("matplotlib", "plots", "drawing (--plots)")
 

@@ -30,18 +30,20 @@ def demo(
     from ..core.extras import require
     from ..fitting import fit
     from ..report import plots
-    from ..report.files import Details, clean_up, output_folder, read_run, result_as_dict, write_run
+    from ..report.files import Details, clean_up, output_folder, read_result, read_run, result_as_dict, write_run
     from ..report.html import write_report
     from ..report.terminal import show_result
     from ..report.wording import DISCLOSURE
-    from .console import compile_first, console, live_progress, print_json
+    from .console import compile_first, console, live_progress, messages, print_json
     from .fit import spread_of
 
     folder = output_folder(out)
     if federated:
         from ..federation.demo import federated_demo
 
-        federated_demo(folder, console)
+        federated_demo(folder, messages if as_json else console)
+        if as_json:
+            print_json(read_result(folder))
         return
     require("matplotlib", "plots", "drawing the demo")
     clean_up(folder)
@@ -76,10 +78,7 @@ def _penguins() -> tuple[str, Prepared, int]:
 
 
 def _generated() -> tuple[str, Prepared, int]:
-    from ..core.extras import require
     from ..data.preprocessing import prepare
-
-    require("h5py", "paper", "generating the paper's problems")
     from ..paper.instances import generate
 
     problem = generate(3, 2, 4, seed=7, points_per_cluster=6, radius=0.4).problem

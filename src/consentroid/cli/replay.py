@@ -49,7 +49,6 @@ def replay(
     Examples: consentroid replay --instances DIR --methods sg,btm,qnda --out replay.json;
     consentroid replay --generate 3N4D3K,4N4D4K --seeds 0-4 --methods proof --gap 1e-4
     """
-    require("h5py", "paper", "the paper's benchmark")
     from ..paper.replay import check_method, table_of
     from ..report.files import check_writable, output_folder, to_json, write_text
     from .console import console, messages, print_json

@@ -17,11 +17,11 @@ from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
 
-import h5py
 import numpy as np
 from numpy.typing import NDArray
 
 from ..core.errors import InvalidInput
+from ..core.extras import require
 from ..core.problem import Domain, Problem
 
 RADIUS = 0.25
@@ -168,6 +168,7 @@ def _read_jld2(path: Path) -> Instance:
         raise InvalidInput(
             f"'{path}' does not say its number of clusters; name the file after its class, as in 3N2D4K_1{path.suffix}"
         )
+    h5py = require("h5py", "paper", "reading the paper's published files (.jld2)")
     try:
         with h5py.File(path, "r") as file:
             tables = {int(key.removeprefix("Node ")): file[key][()] for key in file if re.fullmatch(r"Node \d+", key)}
