@@ -1,4 +1,5 @@
-"""Every example runs from start to picture. Seconds are few here: what is proven by then is printed as it is."""
+"""Every example runs from start to picture. Seconds are few where a proof may stay open: what is proven by then is
+printed as it is."""
 
 from __future__ import annotations
 
@@ -28,16 +29,16 @@ def is_picture(path: Path) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("script", "said"),
+    ("script", "seconds", "said"),
     [
-        ("penguins_by_island.py", "proven lower bound"),
-        ("lung_by_institution.py", "best silhouette"),
-        ("rand_hie_by_site.py", "k-fed"),
-        ("certify_iris.py", "6 sites"),
+        ("penguins_by_island.py", 20, "proven lower bound"),
+        ("lung_by_institution.py", 2, "best silhouette"),
+        ("rand_hie_by_site.py", 2, "k-fed"),
+        ("certify_iris.py", 60, "6 sites"),
     ],
 )
-def test_example(script: str, said: str, tmp_path: Path) -> None:
-    told = run(script, tmp_path, "--seconds", "2", "--out", "picture.png")
+def test_example(script: str, seconds: int, said: str, tmp_path: Path) -> None:
+    told = run(script, tmp_path, "--seconds", str(seconds), "--out", "picture.png")
     assert said in told
     assert "Drawn: picture.png" in told
     assert is_picture(tmp_path / "picture.png")

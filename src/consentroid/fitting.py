@@ -47,6 +47,7 @@ def fit(
     time_limit: float | None = TIME_LIMIT,
     seed: int = 0,
     init: ArrayLike | None = None,
+    first_prices: Mapping[str, Array] | None = None,
     features: Sequence[str] = (),
     folder: Path | None = None,
     on_step: OnStep | None = None,
@@ -58,8 +59,10 @@ def fit(
     """Cluster rows that lie at several sites, here all in this process.
 
     `folder` is where the sites' private price files go (`prices-SITE.npz`, for `consentroid verify`); without one
-    none is kept. `regions=False` leaves out the search for certified regions, which takes up to half as long again as
-    the proof. `paper` are settings of the paper's methods: solver, symmetry, topology, max_rounds, ...
+    none is kept. `init` are centroids to start from; `first_prices` are prices to start from, of each site's rows of
+    positive weight, for squared distances: any λ ≥ 0 give a true bound, good ones a quick one. `regions=False` leaves
+    out the search for certified regions, which takes up to half as long again as the proof. `paper` are settings of the
+    paper's methods: solver, symmetry, topology, max_rounds, ...
 
     >>> result = fit({"a": [[0.0], [1.0]], "b": [[10.0], [11.0]]}, n_clusters=2)
     >>> result.certified, result.centroids.ravel().tolist()
@@ -75,7 +78,11 @@ def fit(
     workers: list[SiteWorker]
     if method == ROW_PRICES:
         files = [None if folder is None else Path(folder) / f"prices-{node.name}.npz" for node in problem.nodes]
-        workers = [SiteWorker(node, features, file) for node, file in zip(problem.nodes, files, strict=True)]
+        begin = first_prices or {}
+        workers = [
+            SiteWorker(node, features, file, first_prices=begin.get(node.name))
+            for node, file in zip(problem.nodes, files, strict=True)
+        ]
     else:
         workers = [PaperWorker(node, features) for node in problem.nodes]
     # A site's own kernels run on all cores, so sites answer one after the other; the paper's node solvers do not.

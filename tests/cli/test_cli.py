@@ -325,7 +325,7 @@ from consentroid.report import progress
 
 @contextlib.contextmanager
 def interrupting(quiet=False):
-    yield lambda step: os.kill(os.getpid(), signal.SIGINT) if math.isfinite(step.gap) else None
+    yield lambda step: os.kill(os.getpid(), signal.SIGNAL) if math.isfinite(step.gap) else None
 
 progress.live_progress = interrupting
 from consentroid.cli.main import main
@@ -333,16 +333,39 @@ main()
 """
 
 
-def test_an_interrupted_fit_writes_what_it_reached(tmp_path: Path) -> None:
+@pytest.mark.parametrize("signal", ["SIGINT", "SIGTERM"])
+def test_an_interrupted_fit_writes_what_it_reached(signal: str, tmp_path: Path) -> None:
     random = np.random.default_rng(0)
     for name in ("a", "b"):
         np.save(tmp_path / f"{name}.npy", random.normal(size=(200, 6)))
     nodes = [part for name in ("a", "b") for part in ("--node", f"{name}={tmp_path / name}.npy")]
     arguments = ["fit", *nodes, "-k", "9", "--gap", "1e-9", "--out", str(tmp_path / "run")]
-    command = [sys.executable, "-c", INTERRUPTED, *arguments]
+    command = [sys.executable, "-c", INTERRUPTED.replace("SIGNAL", signal), *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == 130, done.stderr
     result = json.loads((tmp_path / "run" / "result.json").read_text())
     assert result["stop_reason"] == "interrupted"
     assert not result["certified"]
     assert "the run was interrupted" in result["verdict"]
+    assert not list((tmp_path / "run").glob(".run-*"))
+
+
+def test_a_fit_resumes_and_loses_nothing(files: Path, tmp_path: Path) -> None:
+    command = ("fit", *node_options(files), "--scale", "standard", "--out", tmp_path / "run", "--json")
+    fresh = consentroid(*command, "-k", 3, "--gap", 0.1, "--resume")
+    assert "there is no run in" in fresh.stderr
+    first = as_json(fresh)
+    assert "resumed" not in first["settings"]
+    second = as_json(consentroid(*command, "-k", 3, "--gap", 1e-6, "--resume"))
+    assert second["settings"]["resumed"]
+    assert second["certified"]
+    assert second["gap"] <= 1e-6 < first["gap"]
+    verified = as_json(consentroid("verify", tmp_path / "run" / "certificate.json", *node_options(files), "--json"))
+    assert verified["outcome"] == "verified"
+    third = consentroid(*command, "-k", 3, "--gap", 1e-5, "--resume")
+    assert "nothing is left to do" in third.stderr
+    assert as_json(third) == second
+    other = consentroid(*command, "-k", 4, "--resume")
+    assert other.returncode == 2
+    assert "its clusters were 3, now 4" in other.stderr
+    assert json.loads((tmp_path / "run" / "result.json").read_text()) == second

@@ -178,7 +178,7 @@ def test_the_domain_is_agreed_from_extremes_when_none_is_given():
 
 def test_a_node_with_fewer_rows_than_clusters_takes_part():
     rows = {"one": [[0.0, 0.0]], "many": [[4.0, 0.0], [4.5, 0.0], [9.0, 1.0], [9.5, 1.0]]}
-    result = run_on(Problem.checked(rows, 3), PaperSettings(3, gap=1e-6))
+    result = run_on(Problem.checked(rows, 3), PaperSettings(3, gap=1e-6, max_rounds=12))
     assert result.gap <= 1e-2
     assert result.node_counts.sum(axis=1).tolist() == [1.0, 4.0]
     assert result.upper == pytest.approx(0.25)

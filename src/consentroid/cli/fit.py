@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import signal
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ..core.errors import InvalidInput
 from .choices import Method, Solver, SymmetryRule, TopologyName
 from .inputs import (
     ClustersOption,
@@ -38,6 +41,9 @@ def fit(
     node: NodeOption,
     k: ClustersOption,
     out: Annotated[Path, typer.Option(help="Folder for result.json, certificate.json and trace.jsonl.")] = Path("run"),
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on from the run in --out: its centroids, prices and proof.")
+    ] = False,
     columns: ColumnsOption = None,
     weights: WeightsOption = None,
     scale: ScaleOption = None,
@@ -66,14 +72,24 @@ def fit(
     from ..core.result import StopReason
     from ..fitting import fit as fit_rows
     from ..report.files import Details, clean_up, output_folder, result_as_dict, write_run
-    from ..report.terminal import show_result
-    from .console import compile_first, console, live_progress, notify, print_json
+    from .console import compile_first, live_progress, notify
+    from .resuming import earlier_run, joined, scratch_folder, take_over_prices
 
+    if resume and method != Method.ROW_PRICES:
+        raise InvalidInput(f"--resume goes on with row prices, not with {method.value}; leave --method out")
     sites = read_sites(node, columns, weights=weights, separator=separator, decimal=decimal, missing=impute)
     prepared, notices = sites.prepared(scale, impute)
     notify(notices)
     folder = output_folder(out)
-    clean_up(folder)
+    earlier = earlier_run(folder, prepared, sites.weights, k) if resume else None
+    if resume and earlier is None:
+        notify([f"there is no run in '{folder}' to go on from; this one starts from the beginning"])
+    if earlier is not None and earlier.settles(gap):
+        notify([f"the run in '{folder}' has proven this already, and it holds on these rows; nothing is left to do"])
+        _tell(earlier.result, folder, as_json)
+        return
+    if earlier is None:
+        clean_up(folder)
     known = parse_domain(domain)
     paper: dict[str, Any] = {}
     if method != Method.ROW_PRICES:
@@ -84,7 +100,10 @@ def fit(
             "max_rounds": max_rounds,
         }
     compile_first()
-    with live_progress(as_json) as on_step:
+    begin: dict[str, Any] = {}
+    if earlier is not None:
+        begin = {"init": earlier.centroids, "first_prices": earlier.first_prices}
+    with ending_like_ctrl_c(), live_progress(as_json) as on_step, scratch_folder(folder) as scratch:
         result = fit_rows(
             prepared.rows,
             k,
@@ -95,23 +114,43 @@ def fit(
             seed=seed,
             method=method.value,
             features=prepared.names,
-            folder=folder,
+            folder=scratch,
             on_step=on_step,
+            **begin,
             **paper,
         )
+        result, kept = (result, False) if earlier is None else joined(earlier, result)
+        if not kept:
+            take_over_prices(scratch, folder)
     plain = prepared.recipe.scale == "none" and prepared.recipe.fill is None
     details = Details(
         scaling=None if plain else prepared.recipe.as_dict(),
         spread=spread_of(prepared.rows, sites.weights, result.centroids, prepared.transform.scale),
     )
     write_run(folder, result, details)
-    document = result_as_dict(result, details)
+    _tell(result_as_dict(result, details), folder, as_json)
+    if result.stop_reason == StopReason.INTERRUPTED:
+        raise typer.Exit(130)
+
+
+def _tell(document: dict[str, Any], folder: Path, as_json: bool) -> None:
+    from ..report.terminal import show_result
+    from .console import console, print_json
+
     if as_json:
         print_json(document)
     else:
         show_result(document, folder, console)
-    if result.stop_reason == StopReason.INTERRUPTED:
-        raise typer.Exit(130)
+
+
+@contextmanager
+def ending_like_ctrl_c() -> Iterator[None]:
+    """SIGTERM, which schedulers send, ends a run as Ctrl-C does: with what it reached."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def spread_of(rows: Mapping[str, Array], weights: Mapping[str, Array] | None, centroids: Array, factor: Array) -> Array:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import shutil
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -37,6 +38,7 @@ RESULT, CERTIFICATE, TRACE = "result.json", "certificate.json", "trace.jsonl"
 WRITTEN = (RESULT, CERTIFICATE, TRACE)
 DERIVED = ("report.html", "clusters.png", "bounds.png", "gap.png", "labels.csv")
 OLD = ("checkpoint.npz",)  # of earlier versions
+SCRATCH = ".run-"  # folders in which a run keeps its price files until it is over
 
 MISSING_RUN = "give the folder that consentroid fit --out wrote"
 
@@ -86,6 +88,8 @@ def clean_up(folder: Path, keep: Iterable[str] = (), *, prices: bool = True) -> 
     old = {*WRITTEN, *DERIVED, *OLD} | ({path.name for path in folder.glob("prices-*.npz")} if prices else set())
     for name in old - set(keep):
         (folder / name).unlink(missing_ok=True)
+    for scratch in folder.glob(f"{SCRATCH}*"):  # of a run that was killed
+        shutil.rmtree(scratch, ignore_errors=True)
 
 
 def write_run(folder: Path | str, result: FitResult, details: Details | None = None) -> None:

@@ -65,6 +65,7 @@ class PricedRows:
     w: Array
     pool: Pool = None
     guard: Guard = field(default_factory=Guard)  # groups of few rows are not reported
+    first: Array | None = None  # prices to begin with, of an earlier run; of squared distances in the rows' own units
     y: Array = field(default_factory=lambda: np.empty((0, 0)))
     slots: dict[int, Array] = field(default_factory=dict)
     _boxes: dict[int, Remembered] = field(default_factory=dict)
@@ -80,6 +81,7 @@ class PricedRows:
         for d in range(len(request.origin)):  # in this order: a checker then has the very same numbers
             y += offset[:, d : d + 1] * request.basis[d]
         y *= request.scale
+        self.scale = request.scale
         if not np.isfinite(y).all():
             raise NodeRefused("rows overflow in the coordinates asked for")
         self.blocks = Blocks.of(y)
@@ -97,6 +99,9 @@ class PricedRows:
         return Located(float(self.w @ errors**2 * (1.0 + (len(self.w) + 8) * 2 * EPS)) + TINY)
 
     def start(self, request: StartPrices) -> Priced:
+        if self.first is not None:  # once: any prices give a true bound, and these are better than what follows
+            first, self.first = self.first, None
+            return self._store(request.slot, np.maximum(first[self.order], 0.0) * self.scale**2)
         least, second = np.empty(len(self.y)), np.empty(len(self.y))
         two_nearest(self.y, request.centroids, least, second)
         if len(request.centroids) == 1:

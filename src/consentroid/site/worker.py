@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from ..core.arrays import Array
 from ..core.errors import NodeRefused
 from ..core.kernel_cache import drop_stale
 from ..core.problem import Domain, NodeData, count_distinct
@@ -47,6 +48,7 @@ class SiteWorker:
         features: Sequence[str] = (),
         price_file: Path | None = None,
         guard: Guard | None = None,
+        first_prices: Array | None = None,
     ) -> None:
         self._data = data
         self._features = tuple(features)
@@ -56,7 +58,7 @@ class SiteWorker:
         several = (os.cpu_count() or 1) > 1
         self._pool = ThreadPoolExecutor(thread_name_prefix="site") if several else None
         self.guard = guard or Guard()
-        self._prices = PricedRows(self._x, self._w, self._pool, self.guard)
+        self._prices = PricedRows(self._x, self._w, self._pool, self.guard, first_prices)
         self._step = 0
         self._last: PriceReply | None = None
 
