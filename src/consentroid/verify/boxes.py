@@ -92,6 +92,7 @@ class CellCheck:
         self.minorants, self.insides = self.numbers[:, : self.width], self.numbers[:, self.width :]
         self.gamma, self.size = np.zeros(len(rows.sites)), np.zeros(len(rows.sites))
         self.worst = np.full(len(rows.sites), -np.inf)  # relative excess of each site's claims over its own numbers
+        self.above = np.zeros(len(rows.sites))  # of the claimed in-rows' quadratic over its own, on the present box
         self.at, self.n_boxes = 0, 0
         # plain lists: an entry of an array takes ten times as long to look up
         self.kind, self.axis, self.side = tree.kind.tolist(), tree.axis.tolist(), tree.side.tolist()
@@ -229,9 +230,11 @@ class CellCheck:
                 claims[self.n_boxes, :, place] if self.n_boxes < len(claims) else np.full(len(self.numbers), np.inf)
             )
             terms += of_box[rows.absent].tolist()
-            more = (self.gamma - of_box[rows.sites]) / (
-                self.size + self.scales.linear + mu * self.scales.priced + FLOOR
-            )
+            # γ − μ · (in-rows) is what must not be less than the rows say
+            with np.errstate(over="ignore", invalid="ignore"):
+                more = (self.gamma - of_box[rows.sites] + (mu * self.above if mu > 0.0 else 0.0)) / (
+                    self.size + self.scales.linear + mu * (self.scales.priced + self.scales.quadratic) + FLOOR
+                )
             self.worst = np.where(more <= self.worst, self.worst, np.where(more == more, more, np.inf))
         if any(not math.isfinite(term) for term in terms):
             raise self._invalid("has a stationarity sum that is no number")
@@ -268,7 +271,7 @@ class CellCheck:
         of_box = claims[self.n_boxes]
         if len(rows.absent):
             self.numbers[rows.absent] = of_box[rows.absent, : 2 * self.width]
-        worst_excess(of_box, self.own, rows.sites, self.scales.quadratic, self.frame, self.worst)
+        worst_excess(of_box, self.own, rows.sites, self.scales.quadratic, self.frame, self.worst, self.above)
 
     def _count(self, n_sums: int) -> None:
         """A box is done: its claims must be true up to rounding."""

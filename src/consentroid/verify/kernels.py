@@ -221,19 +221,36 @@ def least_value(quadratics: Array, box: Array, shifted: bool, axis: int, low: fl
 
 
 @compiled
-def worst_excess(claims: Array, own: Array, sites: Order, scales: Array, box: Array, worst: Array) -> None:
-    """By how much the claimed quadratics of these sites exceed their own somewhere on the box, at most and relative to
-    `scales`: raises `worst` to it."""
+def most_above(claimed: Array, own: Array, box: Array, shifted: bool, margin: float) -> float:
+    """The greatest of claimed − own over the box, each coordinate by itself; `margin` times all magnitudes is added."""
+    n_features = len(own) - 2
+    weight = claimed[0] - own[0]
+    value = claimed[n_features + 1] - own[n_features + 1]
+    magnitude = abs(claimed[n_features + 1]) + abs(own[n_features + 1])
+    for d in range(n_features):
+        linear, square = (box[2, d], box[3, d]) if shifted else (1.0, 1.0)
+        a, b, half = square * weight, 2.0 * linear * abs(claimed[1 + d] - own[1 + d]), box[1, d]
+        if a < 0.0 and b < -2.0 * a * half:
+            value += 0.25 * b * (b / -a)
+        else:
+            value += half * (a * half + b)
+        heavy, large = abs(claimed[0]) + abs(own[0]), abs(claimed[1 + d]) + abs(own[1 + d])
+        magnitude += half * (square * heavy * half + 2.0 * linear * large)
+    value += margin * magnitude
+    return value if value == value else np.inf
+
+
+@compiled
+def worst_excess(
+    claims: Array, own: Array, sites: Order, scales: Array, box: Array, worst: Array, above: Array
+) -> None:
+    """By how much the claimed minorants of these sites exceed their own somewhere on the box, at most and relative to
+    `scales`: raises `worst` to it. `above` receives the same for the in-rows' quadratics, not relative: what these say
+    too much may be made up for in the cuts, as a site does that does not tell which few rows are in."""
     width = own.shape[1] // 2
     for k in range(len(sites)):
-        for part in range(2):  # minorant, then in-rows with θ = 0
-            start = part * width
-            claimed, mine = claims[sites[k], start : start + width], own[k, start : start + width]
-            weight = abs(claimed[0] - mine[0])
-            more = claimed[width - 1] - mine[width - 1]
-            for d in range(width - 2):
-                linear, square = (box[2, d], box[3, d]) if part == 0 else (1.0, 1.0)
-                more += box[1, d] * (square * weight * box[1, d] + 2.0 * linear * abs(claimed[1 + d] - mine[1 + d]))
-            more /= scales[k]
-            if not more <= worst[k]:
-                worst[k] = more if more == more else np.inf
+        claimed = claims[sites[k]]
+        more = most_above(claimed[:width], own[k, :width], box, True, 0.0) / scales[k]
+        if not more <= worst[k]:
+            worst[k] = more if more == more else np.inf
+        above[k] = most_above(claimed[width : 2 * width], own[k, width:], box, False, 0.0)
