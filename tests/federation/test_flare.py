@@ -144,7 +144,7 @@ def refused(federation: Running, job: Path, patience: float = 60.0) -> str:
 def test_code_shipped_with_a_job_is_refused(federation: Running, tmp_path: Path) -> None:
     job = write_job(tmp_path / "job", federation.arguments())
     marker = tmp_path / "ran"
-    custom = job / "app" / "custom"
+    custom = job / "site" / "custom"
     custom.mkdir()
     (custom / "sitecustomize.py").write_text(f"open({str(marker)!r}, 'w')\n")
     said = refused(federation, job)
@@ -156,7 +156,7 @@ def test_code_shipped_with_a_job_is_refused(federation: Running, tmp_path: Path)
 def test_a_component_outside_the_allow_list_is_refused_by_the_site(federation: Running, tmp_path: Path) -> None:
     job = write_job(tmp_path / "job", federation.arguments())
     marker = tmp_path / "ran"
-    config = job / "app" / "config" / "config_fed_client.json"
+    config = job / "site" / "config" / "config_fed_client.json"
     client = json.loads(config.read_text())
     client["executors"][0]["executor"] = {"path": "subprocess.Popen", "args": {"args": ["touch", str(marker)]}}
     config.write_text(json.dumps(client))

@@ -45,8 +45,9 @@ SECURE = Policy(least_rows=1, most_questions=10**9)
 class RowsOf:
     """A source whose worker is given."""
 
-    def __init__(self, worker: Callable[[], SiteWorker]) -> None:
+    def __init__(self, worker: Callable[[], SiteWorker], kept: Path | None = None) -> None:
         self._make = worker
+        self._kept = kept
         self._recipe: Recipe | None = None
 
     def worker(self, run: str) -> SiteWorker:
@@ -54,7 +55,8 @@ class RowsOf:
         if self._recipe is None:
             return made
         rows = made.rows
-        return SiteWorker(NodeData(rows.name, self._recipe.apply(rows.points), rows.weights), guard=made.guard)
+        transformed = NodeData(rows.name, self._recipe.apply(rows.points), rows.weights)
+        return SiteWorker(transformed, price_file=made.price_file, guard=made.guard)
 
     def features(self, reference: Array | None) -> FeatureSums:
         rows = self._make().rows
@@ -63,21 +65,34 @@ class RowsOf:
     def transform(self, recipe: Recipe) -> None:
         self._recipe = recipe
 
+    def rows(self) -> NodeData:
+        return self.worker("").rows
+
+    def scaling(self) -> dict[str, Any] | None:
+        return None if self._recipe is None else self._recipe.as_dict()
+
+    def kept_runs(self) -> Path | None:
+        return self._kept
+
     def extent(self) -> tuple[float, float]:
         rows = self.worker("").rows
         return float(rows.weights.sum()), float(np.nanmax(np.abs(rows.points)))
 
 
-def desk_of(name: str, worker: Callable[[], SiteWorker], policy: Policy = OPEN) -> Desk:
+def desk_of(
+    name: str, worker: Callable[[], SiteWorker], policy: Policy = OPEN, kept: Path | None = None
+) -> Desk:
+    """`kept`: folder of what the site keeps of its runs."""
     folder = startup(FOLDER / name, name)
     gate, signer = Gate.of_site(folder, name, JOB), Signer.of_site(folder)
     answering = Answering(
         site=name,
-        source=RowsOf(worker),
+        source=RowsOf(worker, kept),
         policy=policy,
         book=SiteLog(FOLDER / f"{name}.jsonl"),
         approvals=Approvals(FOLDER),
         masks=SiteMasks(JOB, name, signer.sign, signer.certificate, gate.check_site),
+        signer=signer,
     )
     return Desk(gate, answering, poll=0.2)
 

@@ -17,7 +17,7 @@ from consentroid.site.worker import SiteWorker
 from consentroid.transport.inprocess import InProcessTransport
 from consentroid.verify import verify
 
-ROWS = {name: np.random.default_rng(i).normal(size=(25, 2)) + [[4 * i, 0]] for i, name in enumerate("abc")}
+ROWS = {name: np.random.default_rng(i).normal(4 * i, 1.0, size=(25, 2)) for i, name in enumerate("abc")}
 
 
 @pytest.fixture(scope="module")

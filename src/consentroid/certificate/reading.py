@@ -44,12 +44,17 @@ def read_json(path: Path | str) -> Any:
         raise InvalidInput(f"cannot read '{path}' ({error.strerror})") from None
     except UnicodeDecodeError:
         raise CertificateInvalid(f"'{path}' is not text in UTF-8") from None
+    return parse_json(text, f"'{path}'")
+
+
+def parse_json(text: str, what: str) -> Any:
+    """The same for a text."""
     try:
         return json.loads(text, object_pairs_hook=_distinct_fields, parse_constant=_not_a_number)
     except ValueError as error:
-        raise CertificateInvalid(f"'{path}' is not JSON: {_plain(str(error))}") from None
+        raise CertificateInvalid(f"{what} is not JSON: {_plain(str(error))}") from None
     except RecursionError:
-        raise CertificateInvalid(f"'{path}' is nested too deeply for a certificate") from None
+        raise CertificateInvalid(f"{what} is nested too deeply for a certificate") from None
 
 
 def certificate_from(document: Any) -> Certificate:

@@ -9,15 +9,19 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from ..certificate.signatures import ROOT_FILE
+from ..core.errors import NodeFailed
 from ..federation.administrator import Federation, Patience, new_run
 from ..federation.controls import check_server
 from ..federation.display import follow
 from ..federation.job import ROW_PRICES, SECURE_FROM, JobArguments, RunSettings, write_job
-from ..federation.kit import check_node_names, known_nodes, locate_storage, provision
+from ..federation.kit import admin_name, check_node_names, known_nodes, locate_storage, provision
 from ..federation.process import Member, ended_by_signal
+from ..federation.verifying import ask_for_statements
 from ..report.terminal import show_result
 from .choices import Method, Scale, Solver, SymmetryRule, TopologyName
 from .inputs import parse_domain
+from .verify import judge_statements
 
 federation_app = typer.Typer(help="Nodes and coordinator on separate machines, on NVIDIA FLARE.", no_args_is_help=True)
 console = Console()
@@ -119,6 +123,32 @@ def fit(
         typer.echo(json.dumps(result))
     else:
         show_result(result, folder, console)
+
+
+@federation_app.command("verify")
+def verify(
+    kit: Kit,
+    certificate: Annotated[Path, typer.Option(help="The certificate.json of a run of this federation.")] = Path(
+        "run/certificate.json"
+    ),
+    silence: Silence = None,
+    patience: Annotated[float, typer.Option(help="Seconds to wait for nodes that are not connected.")] = 300.0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")] = False,
+) -> None:
+    """Have every site check a certificate on its own rows and sign the outcome; rows stay where they are.
+
+    The statements go to statements.json beside the certificate; `consentroid verify --root` checks them later, offline.
+    Exit codes: 0 verified by all sites, 1 refuted or refused, 4 a statement does not count.
+    """
+    admin_name(kit)
+    limits = {} if silence is None else {"silence": silence}
+    try:
+        with Federation(kit, Patience(nodes=patience)) as federation, follow(as_json) as show:
+            statements = ask_for_statements(federation, certificate, show, limits)
+    except NodeFailed as error:
+        raise NodeFailed(error.node, f"{error.reason}; nothing is verified") from None
+    startup = kit / "startup"
+    judge_statements(certificate, startup / ROOT_FILE, statements, None, as_json)
 
 
 @federation_app.command("job")

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import math
+import time
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import typer
 from rich.markup import escape
 from rich.table import Table as Listing
@@ -14,13 +16,15 @@ from rich.table import Table as Listing
 from ..certificate.document import Certificate
 from ..core.errors import CertificateInvalid, InvalidInput
 from ..core.names import visible
+from ..data.preprocessing import Recipe
 from ..data.tables import Table, read_table
 from ..report.wording import at_least, percent
-from ..verify import Report
+from ..verify import Report, verify_sums
 from ..verify import verify as verify_certificate
 from .console import console, notify
 from .inputs import node_files, scaling_beside
 
+STATEMENTS_FILE = "statements.json"
 INCOMPLETE = 4  # exit code: some sites or some time were missing; nothing was found to be wrong
 
 
@@ -32,6 +36,12 @@ def verify(
     ] = None,
     columns: Annotated[str | None, typer.Option(help="Comma-separated columns to use, as for the run.")] = None,
     weights: Annotated[str | None, typer.Option(help="Column with the rows' weights.")] = None,
+    root: Annotated[
+        Path | None,
+        typer.Option(help="A federation's rootCA.pem: check the sites' signed statements instead of rows."),
+    ] = None,
+    statements: Annotated[Path | None, typer.Option(help="Default: statements.json beside the certificate.")] = None,
+    revoked: Annotated[Path | None, typer.Option(help="Default: revoked.pem beside the root, if it is there.")] = None,
     time_limit: Annotated[float | None, typer.Option(help="Stop after so many seconds.")] = None,
     require_all: Annotated[bool, typer.Option(help="Missing rows or prices are an error, for scripts.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")] = False,
@@ -39,10 +49,16 @@ def verify(
     """Re-check a certificate with code that shares nothing with the solvers.
 
     With the rows and price files of all sites: everything, from the rows. With some: their claims. Without: how the
-    stated numbers fit together. Exit codes: 0 verified, 1 refuted, 2 bad input, 4 incomplete (sites or time missing).
+    stated numbers fit together. With --root: what the sites of a federation have checked and signed. Exit codes: 0
+    verified, 1 refuted, 2 bad input, 4 incomplete (sites, statements or time missing).
 
     Example: consentroid verify run/certificate.json --node a=a.csv --node b=b.csv
     """
+    if root is not None:
+        if node:
+            raise InvalidInput("--root checks the sites' statements, --node their rows; give one of the two")
+        judge_statements(certificate, root, statements, revoked, as_json)
+        return
     try:
         report, scaled = _checked(certificate, node or [], prices or [], columns, weights, time_limit, require_all)
     except CertificateInvalid as error:
@@ -56,8 +72,71 @@ def verify(
         typer.echo(json.dumps({**report_as_dict(report), "scaled": scaled}, allow_nan=False))
     else:
         show(report, scaled)
+        if not report.verified and certificate.with_name(STATEMENTS_FILE).exists():
+            console.print("The sites' statements lie beside it: give --root rootCA.pem to check them.")
     if not report.verified:
         raise typer.Exit(INCOMPLETE)
+
+
+def judge_statements(
+    path: Path, root: Path, statements: Path | None, revoked: Path | None, as_json: bool = False
+) -> None:
+    """Judge what the sites signed, against one root certificate; prints the outcome, and exits unless verified."""
+    from ..certificate.signatures import REVOKED_FILE, Root
+    from ..certificate.statements import NotSigned, Statements
+
+    authority = Root.of_files(root, revoked or root.with_name(REVOKED_FILE))
+    if revoked is not None and not revoked.exists():
+        raise InvalidInput(f"there is no list of revoked certificates at '{revoked}'")
+    told = {"root": authority.fingerprint, "fingerprint": None}
+    try:
+        certificate = Certificate.read(path)
+        told["fingerprint"] = certificate.fingerprint
+        signed = Statements.read(statements or path.with_name(STATEMENTS_FILE))
+        total = signed.total(certificate, authority.check_site(""))
+        report = verify_sums(certificate, total, np.array(signed.subject.quanta, dtype=np.int64))
+    except (CertificateInvalid, InvalidInput) as error:
+        missing, reason = isinstance(error, NotSigned | InvalidInput), visible(str(error))
+        if as_json:
+            typer.echo(json.dumps({"outcome": "incomplete" if missing else "refuted", "reason": reason, **told}))
+        elif missing:
+            console.print(f"[bold]Not verified: {escape(reason)}.[/bold]", highlight=False)
+        else:
+            raise CertificateInvalid(reason) from None
+        raise typer.Exit(INCOMPLETE if missing else 1) from None
+    scaling = signed.subject.scaling
+    scaled = None if scaling is None else Recipe.from_dict(scaling).scale
+    times = {one.site: one.time for one in signed.of_sites}
+    if as_json:
+        document = {**report_as_dict(report), **told, "verified_by": list(certificate.sites), "signed": times}
+        typer.echo(json.dumps({**document, "scaled": scaled}, allow_nan=False))
+    else:
+        _show_statements(report, scaled, times, authority.fingerprint)
+
+
+def _show_statements(report: Report, scaled: str | None, times: dict[str, int], root: str) -> None:
+    listing = Listing(title="statements")
+    for heading in ("site", "signed"):
+        listing.add_column(heading)
+    for name, seconds in times.items():
+        listing.add_row(escape(visible(name)), time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(seconds)))
+    console.print(listing)
+    console.print(f"leaves, boxes  {report.n_leaves}, {report.n_boxes}")
+    console.print(f"certificate    {report.fingerprint}", highlight=False)
+    console.print(f"root           {root}", highlight=False)
+    console.print(f"[bold]{escape(visible(signed_sentence(report, scaled)))}[/bold]", highlight=False)
+
+
+def signed_sentence(report: Report, scaled: str | None = None) -> str:
+    """Who verified, what is proven by it, and on whose word."""
+    assert report.lower_bound is not None
+    rows = "their rows" if scaled is None else f"their rows, scaled ({scaled}),"
+    names = ", ".join(site.name for site in report.sites)
+    return (
+        f"Verified by {names}: no clustering of {rows} into {report.n_clusters} clusters costs less than "
+        f"{at_least(report.lower_bound)}; the centroids given are at most {percent(report.gap)} away from it. "
+        "Signed under the root certificate above: compare it with the one that your federation handed out."
+    )
 
 
 def _checked(

@@ -78,10 +78,10 @@ class Federation:
         heard: dict[str, float] = {}  # nodes that were lost, and when they were last heard of
         for number in range(1, jobs + 1):
             if job_id is None:
-                self.wait_for_nodes(arguments.nodes, heard, functools.partial(_report_waiting, report, number))
+                self.wait_for_nodes(arguments.nodes, heard, functools.partial(report_waiting, report, number))
                 job_id = self.submit(arguments)
                 _remember(arguments, job_id, folder)
-            outcome = self._follow(job_id, number, report)
+            outcome = self.follow(job_id, number, report)
             if outcome.get("completed"):
                 for name in FILES:
                     shutil.move(str(outcome["folder"] / name), str(folder / name))
@@ -101,8 +101,10 @@ class Federation:
 
     def submit(self, arguments: JobArguments) -> str:
         with tempfile.TemporaryDirectory() as temporary:
-            job = write_job(Path(temporary, arguments.run), arguments)
-            return str(self._command("submit_job", str(job), secrets.token_hex(16)))  # the token: submitted once only
+            return self.submit_folder(write_job(Path(temporary, arguments.run), arguments))
+
+    def submit_folder(self, job: Path) -> str:
+        return str(self._command("submit_job", str(job), secrets.token_hex(16)))  # the token: submitted once only
 
     def connected(self) -> dict[str, float]:
         """Nodes at the server, and when each was last heard of."""
@@ -141,7 +143,7 @@ class Federation:
 
     # ------------------------------------------------------------------ one job
 
-    def _follow(self, job_id: str, number: int, report: OnProgress) -> dict[str, Any]:
+    def follow(self, job_id: str, number: int, report: OnProgress) -> dict[str, Any]:
         """Until the job has ended; what became of it."""
         status: dict[str, Any] | None = None
         phase, since = "starting", time.monotonic()
@@ -240,7 +242,7 @@ def _named(error: Exception, *names: str) -> bool:
     return type(error).__name__ in names
 
 
-def _report_waiting(report: OnProgress, number: int, note: str) -> None:
+def report_waiting(report: OnProgress, number: int, note: str) -> None:
     report(Progress("waiting for nodes", number, note=note))
 
 

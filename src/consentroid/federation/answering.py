@@ -13,17 +13,19 @@ from ..core.arrays import Array
 from ..core.errors import MalformedMessage, NodeRefused, SolverUnavailable
 from ..data.preprocessing import Recipe
 from ..protocol import codec
-from ..protocol.messages import Describe, Failure, PriceQuery, PriceReply, Query, Request
+from ..protocol.messages import Coordinates, Describe, Failure, PriceQuery, PriceReply, Query, Request, Response
 from ..site.masks import Hello, SiteMasks
-from ..site.policy import Meter, Policy, Size, size_of
+from ..site.policy import Meter, Policy, Size, refusal, size_of
 from ..site.worker import SiteWorker
 from ..transport.metered import encoded
 from .approval import Approvals, Asked
+from .attesting import attest, check_of_this_run, read_certificate
+from .kept_run import SUFFIX, KeptRun, RunNotes, coordinates_as_dict, digest_of_rows, find_run
 from .preparing import DONE
 from .private_table import Source
 from .protocol import LONGEST_SOLVE
 from .secure import MET, unpacked
-from .signing import FEATURES, HELLO, PEERS, REQUEST, Question
+from .signing import FEATURES, HELLO, PEERS, REQUEST, VERIFY, Question, Signer
 from .site_log import ANSWERED, Entry, SiteLog
 
 log = logging.getLogger(__name__)
@@ -40,9 +42,11 @@ class Answering:
     approvals: Approvals
     who: str = "unknown"  # submitted the job
     masks: SiteMasks | None = None  # None: the site cannot mask
+    signer: Signer | None = None  # None: the site signs no statements
     _worker: SiteWorker | None = None
     _meter: Meter | None = None
     _approved: bool = False
+    _coordinates: Coordinates | None = None  # of the run, as this job was told them
 
     def __call__(self, question: Question) -> bytes:
         started, size, outcome = time.time(), Size(question.kind), ANSWERED
@@ -54,6 +58,8 @@ class Answering:
                 size = size_of(request)
                 self._admit(question, request, size)
                 data = self._answer(question, request)
+            elif question.kind == VERIFY:
+                data = self._verify(question)
             else:
                 data = self._set_up(question)
         except Exception as error:  # a failing site is a value to the coordinator, never a crash
@@ -66,22 +72,26 @@ class Answering:
 
     def _admit(self, question: Question, request: Request, size: Size) -> None:
         self._metered(question).admit(request, question.n_sites, masked=self._masked)
-        if self.policy.approval == "hand" and not self._approved:  # each job, also one that resumes a run
-            described = request if isinstance(request, Describe) else None
-            self.approvals.wait(
-                Asked(
-                    job=question.job,
-                    run=question.run,
-                    who=self.who,
-                    n_sites=question.n_sites,
-                    n_clusters=size.n_clusters,
-                    features=[] if described is None else list(described.features),
-                    domain_given=described is None or described.lower is not None,
-                    masked=self._masked,
-                    resumes=described is None,
-                    time=time.time(),
-                )
+        described = request if isinstance(request, Describe) else None
+        self._approve(
+            Asked(
+                job=question.job,
+                run=question.run,
+                who=self.who,
+                n_sites=question.n_sites,
+                n_clusters=size.n_clusters,
+                features=[] if described is None else list(described.features),
+                domain_given=described is None or described.lower is not None,
+                masked=self._masked,
+                resumes=described is None,
+                time=time.time(),
             )
+        )
+
+    def _approve(self, asked: Asked) -> None:
+        """Each job by itself, also one that resumes a run."""
+        if self.policy.approval == "hand" and not self._approved:
+            self.approvals.wait(asked)
             self._approved = True
 
     @property
@@ -95,10 +105,54 @@ class Answering:
 
     def _answer(self, question: Question, request: Request) -> bytes:
         response = self._open(question.run).answer(request)
+        self._keep(question.run, request, response)
         if self.masks is not None and self.masks.ready and isinstance(response, PriceReply):
             assert isinstance(request, PriceQuery)
             return self.masks.mask(request, response, question.number, question.digest).packed()
         return encoded(self.site, response)
+
+    def _keep(self, run: str, request: Request, response: Response) -> None:
+        """Note down, before an answer leaves, what the site must be able to stand by later."""
+        folder = self.source.kept_runs()
+        if not (isinstance(request, PriceQuery) and isinstance(response, PriceReply)) or folder is None:
+            return
+        self._coordinates = request.coordinates or self._coordinates
+        kept = KeptRun(folder / f"{run}{SUFFIX}")
+        if request.keep is not None and response.kept is not None:
+            at = None if self._coordinates is None else coordinates_as_dict(self._coordinates)
+            slots, rows = tuple(request.keep.slots.tolist()), digest_of_rows(self._open(run).rows)
+            kept.begin(RunNotes(response.kept.digest, slots, rows, self.source.scaling(), at))
+        if request.claim is not None and response.claimed is not None:
+            kept.add(request.claim, response.claimed)
+
+    def _verify(self, question: Question) -> bytes:
+        """Check a certificate on the site's own rows, and sign what was found."""
+        self._metered(question).admit_set_up()
+        certificate, folder = read_certificate(question.content), self.source.kept_runs()
+        n_sites, n_clusters = len(certificate.sites), certificate.n_clusters
+        if self.signer is None or folder is None:
+            raise NodeRefused("this site signs no statements: it has no key, or keeps no runs")
+        if self.site not in certificate.sites or n_sites != question.n_sites:
+            raise NodeRefused("the certificate is about other sites")
+        if n_clusters > self.policy.largest_k:
+            raise refusal("largest_k")
+        if n_sites > 1 and not self._masked:
+            raise NodeRefused("no masks have been agreed on")
+        run = find_run(folder, certificate.price_files[self.site])
+        self._approve(
+            Asked(
+                job=question.job, run=question.run, who=self.who, n_sites=n_sites, n_clusters=n_clusters, features=[],
+                domain_given=True, masked=self._masked, resumes=False, time=time.time(),
+                verifies=certificate.fingerprint,
+            )
+        )  # fmt: skip
+        scaling = run.notes().scaling
+        if scaling is not None:
+            self.source.transform(Recipe.from_dict(scaling))
+        rows = self.source.rows()
+        check_of_this_run(certificate, run, digest_of_rows(rows))
+        masks = self.masks if n_sites > 1 else None
+        return attest(question, certificate, rows, run, scaling, masks, self.signer.sign, self.signer.certificate)
 
     def _set_up(self, question: Question) -> bytes:
         """What comes before the messages of the protocol: masks, and one scale for all sites."""

@@ -34,8 +34,14 @@ class Asked:
     masked: bool
     resumes: bool  # goes on with a run that was described in an earlier job
     time: float
+    verifies: str = ""  # fingerprint of a certificate that is to be checked and signed; nothing else is asked then
 
     def in_words(self) -> str:
+        if self.verifies:
+            return (
+                f"job {self.job}, submitted by {self.who}: check the certificate {self.verifies[:16]} of "
+                f"{self.n_clusters} clusters over {self.n_sites} sites on this site's rows, and sign the outcome"
+            )
         if self.resumes:
             return f"job {self.job}, submitted by {self.who}: goes on with {self.run} over {self.n_sites} sites"
         columns = ", ".join(self.features) if self.features else "all that the site offers"

@@ -21,7 +21,8 @@ from nvflare.apis.fl_context import FLContext
 from nvflare.apis.impl.controller import Controller
 from nvflare.apis.signal import Signal
 
-from ..core.errors import ConsentroidError, NodeFailed
+from ..certificate.statements import STATEMENTS_FILE
+from ..core.errors import ConsentroidError, InvalidInput, NodeFailed
 from ..core.result import FitResult, Step
 from ..fitting import run
 from ..protocol.transport import Transport
@@ -34,6 +35,7 @@ from .protocol import STATUS, Limits
 from .secure import SecureTransport
 from .signing import Signer
 from .transport import FlareTransport
+from .verification import CERTIFICATE_FILE, VerifyArguments, gather, is_verification, write_statements
 
 OUTCOME = "outcome.json"
 JOURNAL = "journal.msgpack"
@@ -70,6 +72,11 @@ class ConsentroidController(Controller):  # type: ignore[misc]
         results = Path(workspace.get_result_root(fl_ctx.get_job_id())) / FOLDER
         results.mkdir(parents=True, exist_ok=True)
         try:
+            if is_verification(self._raw):
+                config = Path(workspace.get_app_config_dir(fl_ctx.get_job_id()))
+                self._verify(VerifyArguments.checked(self._raw), config / CERTIFICATE_FILE, results, fl_ctx)
+                _write_outcome(results, {"completed": True})
+                return
             arguments = JobArguments.checked(self._raw)
             self._run(arguments, Path(workspace.get_root_dir()) / "runs" / arguments.run, results, fl_ctx)
             _write_outcome(results, {"completed": True})
@@ -79,11 +86,7 @@ class ConsentroidController(Controller):  # type: ignore[misc]
 
     def _run(self, arguments: JobArguments, directory: Path, results: Path, fl_ctx: FLContext) -> FitResult:
         directory.mkdir(parents=True, exist_ok=True)
-        limits = Limits(**arguments.limits)
-        signer = Signer.of_server(Path(fl_ctx.get_workspace().get_startup_kit_dir()))
-        self._transport = FlareTransport(
-            fl_ctx.get_engine(), fl_ctx, arguments.nodes, signer.seal, arguments.run, limits
-        )
+        self._transport = _transport(arguments, fl_ctx)
         settings, domain, details = arguments.settings, arguments.domain, Details()
         if settings.scale != "none" or settings.impute:
             masks = SecureTransport(self._transport, domain) if settings.secure else None
@@ -108,10 +111,21 @@ class ConsentroidController(Controller):  # type: ignore[misc]
             **settings.paper,
         )
         if self._secure is not None:
-            result = replace(result, sites=self._secure.shares)  # names and rows; nothing else of a site is known
+            # names, rows and digests of the price files; nothing else of a site is known
+            certificate = None if result.certificate is None else self._secure.named(result.certificate)
+            result = replace(result, sites=self._secure.shares, certificate=certificate)
         write_run(results, result, details)
         shutil.rmtree(directory, ignore_errors=True)  # the run is over: nothing is left to resume
         return result
+
+    def _verify(self, arguments: VerifyArguments, certificate: Path, results: Path, fl_ctx: FLContext) -> None:
+        """Have every site check a certificate, and gather what they sign."""
+        self._transport = _transport(arguments, fl_ctx)
+        try:
+            text = certificate.read_bytes()
+        except OSError as error:
+            raise InvalidInput(f"the job has no certificate ({error.strerror})") from None
+        write_statements(results / STATEMENTS_FILE, gather(self._transport, text))
 
     def _blame(self, error: ConsentroidError) -> dict[str, Any]:
         """Which node, why, and whether the run can go on once the node is back."""
@@ -138,6 +152,12 @@ class ConsentroidController(Controller):  # type: ignore[misc]
             "nodes": {name: asdict(status) for name, status in nodes.items()},
             "record": None if self._last is None else plain(step_as_dict(self._last)),
         }
+
+
+def _transport(arguments: JobArguments | VerifyArguments, fl_ctx: FLContext) -> FlareTransport:
+    signer = Signer.of_server(Path(fl_ctx.get_workspace().get_startup_kit_dir()))
+    limits = Limits(**arguments.limits)
+    return FlareTransport(fl_ctx.get_engine(), fl_ctx, arguments.nodes, signer.seal, arguments.run, limits)
 
 
 def _write_outcome(directory: Path, outcome: dict[str, Any]) -> None:

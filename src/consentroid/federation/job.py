@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -115,14 +115,14 @@ class JobArguments:
             raise InvalidInput(f"job arguments must be a mapping with {', '.join(sorted(wanted))}")
         if not isinstance(raw["run"], str) or not RUN.fullmatch(raw["run"]):
             raise InvalidInput("job argument 'run' must be up to 63 lower-case letters, digits and '-'")
-        nodes = _texts("nodes", raw["nodes"], MAX_NODES)
+        nodes = checked_names("nodes", raw["nodes"])
         return cls(
             run=raw["run"],
             nodes=check_node_names(nodes),
             settings=_settings(raw["settings"]),
             domain=_domain(raw.get("domain")),
-            features=_texts("features", raw.get("features", []), MAX_FEATURES),
-            limits=_limits(raw.get("limits", {})),
+            features=checked_names("features", raw.get("features", []), MAX_FEATURES),
+            limits=checked_limits(raw.get("limits", {})),
         )
 
 
@@ -155,7 +155,7 @@ def _number(name: str, value: Any) -> Any:
     return kind(value)
 
 
-def _texts(name: str, value: Any, most: int) -> tuple[str, ...]:
+def checked_names(name: str, value: Any, most: int = MAX_NODES) -> tuple[str, ...]:
     good = isinstance(value, list | tuple) and len(value) <= most
     if not good or not all(isinstance(text, str) and 0 < len(text) <= 200 for text in value):
         raise InvalidInput(f"job argument '{name}' must be a list of at most {most} names")
@@ -176,7 +176,7 @@ def _domain(value: Any) -> Domain | None:
     return Domain(np.array(value[0], dtype=float), np.array(value[1], dtype=float))
 
 
-def _limits(value: Any) -> dict[str, float]:
+def checked_limits(value: Any) -> dict[str, float]:
     known = {one.name for one in fields(Limits)}
     if not isinstance(value, Mapping) or not set(value) <= known:
         raise InvalidInput(f"job argument 'limits' must hold nothing but {', '.join(sorted(known))}")
@@ -189,20 +189,23 @@ def _limits(value: Any) -> dict[str, float]:
 
 def write_job(directory: Path, arguments: JobArguments) -> Path:
     """The job's folder; any FLARE administrator can submit it by FLARE's own means."""
-    config = directory / "app" / "config"
-    config.mkdir(parents=True, exist_ok=True)
-    nodes = list(arguments.nodes)
+    return write_job_folder(directory, arguments.run, arguments.nodes, arguments.as_dict())
+
+
+def write_job_folder(directory: Path, run: str, names: Sequence[str], arguments: dict[str, Any]) -> Path:
+    """One part for the server, with the arguments, and one for the sites, without any."""
+    nodes = list(names)
     meta = {
-        "name": f"consentroid-{arguments.run}",
+        "name": f"consentroid-{run}",
         "resource_spec": {},
-        "deploy_map": {"app": ["server", *nodes]},
+        "deploy_map": {"server": ["server"], "site": nodes},
         "min_clients": len(nodes),
         "mandatory_clients": nodes,  # a sum with a missing part is not a bound
     }
     server = {
         "format_version": 2,
         "workflows": [
-            {"id": "coordinator", "path": SERVER_CLASS, "args": {"arguments": arguments.as_dict()}},
+            {"id": "coordinator", "path": SERVER_CLASS, "args": {"arguments": arguments}},
         ],
         "components": [],
         "task_data_filters": [],
@@ -217,8 +220,9 @@ def write_job(directory: Path, arguments: JobArguments) -> Path:
     }
     for path, content in (
         (directory / "meta.json", meta),
-        (config / "config_fed_server.json", server),
-        (config / "config_fed_client.json", client),
+        (directory / "server" / "config" / "config_fed_server.json", server),
+        (directory / "site" / "config" / "config_fed_client.json", client),
     ):
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(content, indent=2) + "\n")
     return directory

@@ -7,7 +7,7 @@ import logging
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from .kit import DATA_FILE
 from .preparing import feature_sums
 from .site_log import DAY
 
-PRICES_FOLDER = "prices"  # in the kit: what verification needs, and nobody else
+PRICES_FOLDER = "prices"  # in the kit: prices and claims, which verification needs, and nobody else
 log = logging.getLogger(__name__)
 
 
@@ -44,6 +44,18 @@ class Source(Protocol):
         """Weight of the rows and their largest |x|; only powers of two above them are told."""
         ...
 
+    def rows(self) -> NodeData:
+        """As they are clustered: transformed, if that was asked for."""
+        ...
+
+    def scaling(self) -> dict[str, Any] | None:
+        """How they were transformed."""
+        ...
+
+    def kept_runs(self) -> Path | None:
+        """Folder of what the site keeps of its runs; None: nothing is kept."""
+        ...
+
 
 @dataclass
 class PrivateTable:
@@ -58,17 +70,28 @@ class PrivateTable:
     _recipe: Recipe | None = None
 
     def worker(self, run: str) -> SiteWorker:
-        rows = self._transformed()
+        data, folder = self.rows(), self.kept_runs()
+        if folder is None:
+            return PaperWorker(data, self._names)
+        return SiteWorker(data, self._names, folder / f"{run}.npz", Guard(self.policy.least_rows))
+
+    def rows(self) -> NodeData:
+        points = self._transformed()
         try:
-            data = NodeData.checked(self.site, rows, self._weights)
+            return NodeData.checked(self.site, points, self._weights)
         except InvalidInput as error:
             log.warning("private table: %s", error)
             raise NodeRefused("the private table cannot be clustered; the site's own log has the details") from None
+
+    def scaling(self) -> dict[str, Any] | None:
+        return None if self._recipe is None else self._recipe.as_dict()
+
+    def kept_runs(self) -> Path | None:
         if self.policy.paper_methods:
-            return PaperWorker(data, self._names)
-        prices = self.kit / PRICES_FOLDER
-        prices.mkdir(mode=0o700, exist_ok=True)
-        return SiteWorker(data, self._names, prices / f"{run}.npz", Guard(self.policy.least_rows))
+            return None
+        folder = self.kit / PRICES_FOLDER
+        folder.mkdir(mode=0o700, exist_ok=True)
+        return folder
 
     def features(self, reference: Array | None) -> FeatureSums:
         rows = self._read()
@@ -133,6 +156,6 @@ def read_rows(
 def forget_prices(kit: Path, keep_days: int) -> None:
     """Prices of earlier runs are needed to verify their certificates, for as long as the policy says."""
     oldest = time.time() - keep_days * DAY
-    for path in (kit / PRICES_FOLDER).glob("*.npz"):
+    for path in (kit / PRICES_FOLDER).glob("*"):
         if path.stat().st_mtime < oldest:
             path.unlink(missing_ok=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +16,7 @@ from pathlib import Path
 import msgpack
 import numpy as np
 
+from ..certificate.document import Certificate
 from ..core.arrays import Array
 from ..core.errors import InvalidInput, MalformedMessage, NodeFailed
 from ..core.problem import Domain
@@ -22,13 +24,15 @@ from ..core.result import SiteShare
 from ..protocol import codec
 from ..protocol.messages import Describe, Description, Failure, PriceQuery, Query, Request, Response
 from ..site.fixed_point import FeatureSums
-from ..site.masks import Hello, MaskedReply, Unmasking
+from ..site.masks import Hello, MaskedReply, Unmasking, together
 from ..transport.channel import OUT_OF_STEP
 from .signing import FEATURES, HELLO, PEERS, REQUEST
 from .transport import FlareTransport
 
 ALL = "all sites"
 MET = b"met"  # a site has accepted the keys of the others
+
+log = logging.getLogger(__name__)
 
 
 class SecureTransport:
@@ -40,7 +44,7 @@ class SecureTransport:
         self._domain = domain
         self._notes = notes
         self._unmasking: Unmasking | None = None
-        self.shares = _read_shares(notes)
+        self.shares, self.price_files = _read_notes(notes)
         self.culprit: Failure | None = None  # the site whose failure was reported last
 
     @property
@@ -62,7 +66,7 @@ class SecureTransport:
         (request,) = requests
         if isinstance(request, Query):
             raise InvalidInput("the paper's methods need every site's own replies; ask with --open")
-        failure = self._agree() if self._unmasking is None else None
+        failure = self.agree() if self._unmasking is None else None
         if failure is not None:
             return [failure]
         return [self._describe(request) if isinstance(request, Describe) else self._total(request)]
@@ -76,12 +80,11 @@ class SecureTransport:
             else:
                 return self._failed(node, response, "sent no description")
         self.shares = tuple(SiteShare(one.node, one.n_points, None, None) for one in described)
-        if self._notes is not None:
-            self._notes.write_text(json.dumps([[share.name, share.n_rows] for share in self.shares]))
+        self._write_notes()
         self.culprit = None
         return merged(described, request.n_clusters)
 
-    def _agree(self) -> Failure | None:
+    def agree(self) -> Failure | None:
         """Collect every site's signed key, relay all of them; a failure if a site does not take part."""
         sides = None if self._domain is None else [self._domain.lower.tolist(), self._domain.upper.tolist()]
         hellos: list[Hello] = []
@@ -118,12 +121,36 @@ class SecureTransport:
             total = self._unmasking.total(query, replies, self._sites.last_number, digest)
         except MalformedMessage as error:
             return Failure(ALL, str(error), query.round)
+        if query.keep is not None:
+            self.price_files = {reply.site: reply.digest for reply in replies}
+            self._write_notes()
         self.culprit = None
         return replace(total, node=ALL, seconds=0.0)
 
+    def named(self, certificate: Certificate) -> Certificate:
+        """The certificate of the totals under the sites' own names, with the digests of their price files; what a
+        single site would have claimed is not in it."""
+        names = tuple(share.name for share in self.shares)
+        if certificate.price_files != {ALL: together(self.price_files)} or set(names) != set(self.price_files):
+            log.warning("the sites' price files are not known: the certificate cannot be verified")
+            return certificate
+        return replace(
+            certificate,
+            sites=names,
+            price_files=dict(self.price_files),
+            site_costs=None,
+            scatter_errors=None,
+            leaves=tuple(replace(leaf, totals=None) for leaf in certificate.leaves),
+        )
+
+    def _write_notes(self) -> None:
+        if self._notes is not None:
+            sites = [[share.name, share.n_rows] for share in self.shares]
+            self._notes.write_text(json.dumps({"sites": sites, "price_files": self.price_files}))
+
     def features(self, reference: Array | None) -> FeatureSums:
         """Totals of every feature about a reference, for preparation; raises `NodeFailed`."""
-        failed = self._agree() if self._unmasking is None else None
+        failed = self.agree() if self._unmasking is None else None
         content = bytes(msgpack.packb(None if reference is None else reference.tolist()))
         replies: list[MaskedReply] = []
         for node, answer in [] if failed is not None else self._ask(FEATURES, content):
@@ -157,10 +184,12 @@ class SecureTransport:
         return replace(failure, node=ALL, reason=failure.reason if late else f"site '{node}': {failure.reason}")
 
 
-def _read_shares(notes: Path | None) -> tuple[SiteShare, ...]:
+def _read_notes(notes: Path | None) -> tuple[tuple[SiteShare, ...], dict[str, str]]:
     if notes is None or not notes.exists():
-        return ()
-    return tuple(SiteShare(str(name), int(n_rows), None, None) for name, n_rows in json.loads(notes.read_text()))
+        return (), {}
+    told = json.loads(notes.read_text())
+    shares = tuple(SiteShare(str(name), int(n_rows), None, None) for name, n_rows in told["sites"])
+    return shares, dict(told["price_files"])
 
 
 def told_failure(node: str, answer: object) -> Failure | None:

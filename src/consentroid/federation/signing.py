@@ -13,29 +13,27 @@ the answer that is kept (a lost reply), anything else with an old number is refu
 
 from __future__ import annotations
 
-import datetime
 import hashlib
 import json
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import msgpack
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import padding, rsa
+from cryptography.hazmat.primitives.asymmetric import rsa
 
+from ..certificate.signatures import PADDING, Checker, Root
 from ..core.errors import InvalidInput, NodeRefused
 
 PURPOSE = b"consentroid request 1"
-PADDING = padding.PSS(mgf=padding.MGF1(hashes.SHA256()), salt_length=padding.PSS.DIGEST_LENGTH)
 REQUEST = "request"  # kinds of content: a message of the protocol,
 HELLO, PEERS = "hello", "peers"  # two steps that agree on masks,
 FEATURES, TRANSFORM = "features", "transform"  # two steps that bring the rows of all sites to one scale
-KINDS = (REQUEST, HELLO, PEERS, FEATURES, TRANSFORM)
+VERIFY = "verify"  # a certificate, to be checked and signed
+KINDS = (REQUEST, HELLO, PEERS, FEATURES, TRANSFORM, VERIFY)
 LONGEST_NAME = 200
 RUN = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")  # names files at the sites
 
@@ -106,60 +104,6 @@ class Signer:
         return bytes(msgpack.packb(envelope))
 
 
-class Root:
-    """The federation's root certificate: says whether a signature is that of a named participant."""
-
-    def __init__(self, certificate: x509.Certificate) -> None:
-        self._root = certificate
-        self._known: dict[bytes, x509.Certificate] = {}
-
-    @classmethod
-    def read(cls, startup: Path) -> Root:
-        try:
-            return cls(x509.load_pem_x509_certificate((startup / "rootCA.pem").read_bytes()))
-        except (OSError, ValueError) as error:
-            raise InvalidInput(f"the kit has no root certificate ({type(error).__name__})") from None
-
-    def check(self, certificate: bytes, name: str, statement: bytes, signature: bytes) -> None:
-        """Raises `NodeRefused` unless the root certified `name` and that key signed the statement."""
-        holder = self._known.get(certificate)
-        if holder is None:
-            holder = self._certified(certificate)
-            if len(self._known) < 1_000:
-                self._known[certificate] = holder
-        if [part.value for part in holder.subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)] != [name]:
-            raise NodeRefused(f"the request is not signed by '{name}'")
-        now = datetime.datetime.now(datetime.UTC)
-        if not holder.not_valid_before_utc <= now <= holder.not_valid_after_utc:
-            raise NodeRefused(f"the certificate of '{name}' is not valid today; renew it")
-        key = holder.public_key()
-        if not isinstance(key, rsa.RSAPublicKey):
-            raise NodeRefused("the request is signed with an unknown kind of key")
-        try:
-            key.verify(signature, statement, PADDING, hashes.SHA256())
-        except InvalidSignature:
-            raise NodeRefused("the signature does not fit the request") from None
-
-    def check_site(self, coordinator: str) -> Callable[[bytes, str, bytes, bytes], None]:
-        """Like `check`, for sites: neither the coordinator nor an administrator can pass for one."""
-
-        def check(certificate: bytes, name: str, statement: bytes, signature: bytes) -> None:
-            self.check(certificate, name, statement, signature)
-            subject = self._certified(certificate).subject
-            if name == coordinator or subject.get_attributes_for_oid(x509.NameOID.UNSTRUCTURED_NAME):
-                raise NodeRefused(f"'{name}' is not a site")
-
-        return check
-
-    def _certified(self, certificate: bytes) -> x509.Certificate:
-        try:
-            holder = x509.load_der_x509_certificate(certificate)
-            holder.verify_directly_issued_by(self._root)
-        except (InvalidSignature, ValueError, TypeError):
-            raise NodeRefused("the request carries no certificate of this federation") from None
-        return holder
-
-
 class Gate:
     """Opens envelopes at one site in one job; lets through what the coordinator asks, and each request once."""
 
@@ -179,7 +123,7 @@ class Gate:
         return cls(Root.read(startup), str(identity), site, job)
 
     @property
-    def check_site(self) -> Callable[[bytes, str, bytes, bytes], None]:
+    def check_site(self) -> Checker:
         """Checks signatures of other sites of the federation."""
         return self._root.check_site(self._coordinator)
 

@@ -73,6 +73,7 @@ def open_desk(fl_ctx: FLContext) -> Desk:
         approvals=approvals,
         who=_submitter(fl_ctx),
         masks=SiteMasks(job, name, signer.sign, signer.certificate, gate.check_site),
+        signer=signer,
     )
     return Desk(gate, answering, waiting=lambda: approvals.waiting)
 

@@ -140,6 +140,13 @@ class SiteMasks:
         self._own: Hello | None = None
         self._pairs: dict[str, bytes] = {}
         self._scales: Scales | None = None
+        self.transcript = b""  # digest of all keys as relayed: equal at two sites if they were told the same
+
+    @property
+    def scales(self) -> Scales:
+        if self._scales is None:
+            raise NodeRefused("no masks have been agreed on")
+        return self._scales
 
     @property
     def ready(self) -> bool:
@@ -169,7 +176,7 @@ class SiteMasks:
                 raise NodeRefused("a key for masks was made for another job")
             self._check(hello.certificate, hello.site, hello.statement(), hello.signature)
         transcript = hashlib.sha256(b"".join(hello.statement() for hello in hellos)).digest()
-        self._pairs = {}
+        self._pairs, self.transcript = {}, transcript
         for other in hellos:
             if other.site != self._site:
                 info = PURPOSE + bytes(msgpack.packb(sorted([self._site, other.site])))
@@ -189,15 +196,19 @@ class SiteMasks:
     def mask_parts(
         self, parts: Mapping[str, Any], round: int, step: int, number: int, digest: bytes, kept: str = ""
     ) -> MaskedReply:
+        layout, limbs = encode(parts, self.scales)
+        words = _words(limbs)
+        words = self.masked(np.append(words, _check_word(words, number, digest)), number, digest)
+        return MaskedReply(self._site, round, step, layout, words, kept)
+
+    def masked(self, words: Words, number: int, digest: bytes) -> Words:
+        """All words under the masks of one request; each number serves once."""
         if self._scales is None:
             raise NodeRefused("no masks have been agreed on")
-        layout, limbs = encode(parts, self._scales)
-        words = _words(limbs)
-        words = np.append(words, _check_word(words, number, digest))
         for other, pair in self._pairs.items():
             stream = _stream(pair, number, digest, len(words))
             words = words + stream if self._site < other else words - stream
-        return MaskedReply(self._site, round, step, layout, words, kept)
+        return words
 
 
 class Unmasking:
@@ -212,9 +223,8 @@ class Unmasking:
         limbs = self._added(replies, query.round, query.step, number, digest)
         if query.coordinates is not None:
             self._scales = self._scales.with_coordinates(query.coordinates)
-        kept = sorted(f"{reply.site}:{reply.digest}" for reply in replies)
-        together = hashlib.sha256("\n".join(kept).encode()).hexdigest()
-        return decode(limbs, replies[0].layout, self._scales, query, together)
+        digest_of_all = together({reply.site: reply.digest for reply in replies})
+        return decode(limbs, replies[0].layout, self._scales, query, digest_of_all)
 
     def features(self, replies: Sequence[MaskedReply], number: int, digest: bytes) -> FeatureSums:
         """Sums for preparation."""
@@ -239,6 +249,12 @@ class Unmasking:
         if words[-1] != _check_word(words[:-1], number, digest):
             raise MalformedMessage("the masked sums do not add up: a reply was changed, or made under other masks")
         return words[:-1].view(np.int64).reshape(-1, 2)
+
+
+def together(digests: Mapping[str, str]) -> str:
+    """One digest for the price files of all sites."""
+    lines = sorted(f"{site}:{digest}" for site, digest in digests.items())
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
 def _words(limbs: Limbs) -> Words:

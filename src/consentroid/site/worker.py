@@ -52,7 +52,7 @@ class SiteWorker:
     ) -> None:
         self._data = data
         self._features = tuple(features)
-        self._price_file = price_file
+        self.price_file = price_file
         kept = data.weights > 0
         self._x, self._w = np.ascontiguousarray(data.points[kept]), np.ascontiguousarray(data.weights[kept])
         several = (os.cpu_count() or 1) > 1
@@ -131,7 +131,7 @@ class SiteWorker:
             boxes=None if query.examine is None else prices.examine(query.examine),
             claimed=None if query.claim is None else prices.claim(query.claim),
             evaluated=None if query.evaluate is None else self._evaluate(query.evaluate),
-            kept=None if query.keep is None else prices.keep(query.keep, self._price_file),
+            kept=None if query.keep is None else prices.keep(query.keep, self.price_file),
             seconds=time.perf_counter() - started,
         )
         if changes:

@@ -108,7 +108,7 @@ def verify(
         if time.perf_counter() - started > time_limit:
             raise CheckOutOfTime
 
-    check = _Check(document, tick)
+    check = Check(document, tick)
     finished = True
     try:
         with np.errstate(over="raise", invalid="raise", divide="raise", under="ignore"):
@@ -135,7 +135,7 @@ def _read(certificate: Path | str | dict[str, Any] | Certificate) -> Certificate
     return Certificate.from_json(certificate) if isinstance(certificate, dict) else Certificate.read(certificate)
 
 
-class _Check:
+class Check:
     """State of one verification."""
 
     def __init__(self, document: Certificate, tick: Callable[[], None]) -> None:
