@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import ssl
@@ -23,12 +24,14 @@ pytest.importorskip("nvflare")
 from typer.testing import CliRunner
 
 from consentroid.cli.federation import federation_app
+from consentroid.cli.main import app
 from consentroid.core.errors import FederationFailed, NodeFailed
 from consentroid.federation.job import write_job
 from consentroid.federation.kit import set_private_table
 from consentroid.federation.site_log import LOG_FILE, SiteLog
 from consentroid.site.policy import Policy
 from flare_federation import FEATURES, NODES, OPEN, SECURE, Running
+from keys import startup
 
 pytestmark = [
     pytest.mark.xdist_group("flare"),
@@ -80,10 +83,16 @@ def test_a_federated_run_ends_like_a_run_in_one_process(federation: Running, fin
     assert set(document["price_files"]) == set(NODES)
 
 
-def test_a_masked_run_ends_like_an_open_one_and_knows_no_site(federation: Running, tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def masked(federation: Running) -> Path:
+    out = federation.root / "masked"
     with federation.administrator() as administrator:
-        administrator.fit(federation.arguments(SECURE), tmp_path / "out")
-    result = json.loads((tmp_path / "out" / "result.json").read_text())
+        administrator.fit(federation.arguments(SECURE), out)
+    return out
+
+
+def test_a_masked_run_ends_like_an_open_one_and_knows_no_site(federation: Running, masked: Path) -> None:
+    result = json.loads((masked / "result.json").read_text())
     expected = federation.in_process()
     assert result["certified"]
     assert result["upper_bound"] == pytest.approx(expected.upper_bound, rel=1e-9)
@@ -91,6 +100,45 @@ def test_a_masked_run_ends_like_an_open_one_and_knows_no_site(federation: Runnin
     assert [(site["name"], site["n_rows"], site["cost"], site["counts"]) for site in result["sites"]] == [
         (name, 36, None, None) for name in NODES
     ]
+
+
+@pytest.mark.parametrize("kind", ["masked", "finished"])
+def test_all_sites_verify_and_anybody_can_check_it_offline(
+    kind: str, federation: Running, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    certificate = Path(shutil.copytree(request.getfixturevalue(kind), tmp_path / "run")) / "certificate.json"
+    command = ["verify", str(federation.kits.admin), "--certificate", str(certificate)]
+    called = CliRunner().invoke(federation_app, command, catch_exceptions=False)
+    assert called.exit_code == 0, called.output
+    assert "Verified by north, south, west: no clustering of their rows into 3 clusters costs less" in called.output
+    root = federation.kits.admin / "startup" / "rootCA.pem"
+    offline = CliRunner().invoke(app, ["verify", str(certificate), "--root", str(root), "--json"])
+    told = json.loads(offline.stdout)
+    assert offline.exit_code == 0
+    assert told["verified_by"] == list(NODES)
+    assert told["lower_bound"] == pytest.approx(json.loads(certificate.read_text())["lower"], rel=1e-9)
+    other = startup(tmp_path / "other", "north", root="another federation") / "rootCA.pem"
+    foreign = CliRunner().invoke(app, ["verify", str(certificate), "--root", str(other)])
+    assert foreign.exit_code == 4
+    assert "Not verified: statement of north: " in foreign.output
+
+
+def test_a_site_with_other_rows_stops_the_verification(federation: Running, masked: Path, tmp_path: Path) -> None:
+    table = federation.root / "south.csv"
+    kept = table.read_text()
+    certificate = Path(shutil.copytree(masked, tmp_path / "run")) / "certificate.json"
+    try:
+        table.write_text(kept.replace("\n", "\n0,0\n", 1))
+        called = CliRunner().invoke(
+            federation_app, ["verify", str(federation.kits.admin), "--certificate", str(certificate)]
+        )
+    finally:
+        table.write_text(kept)
+    assert isinstance(called.exception, NodeFailed)
+    assert called.exception.node == "south"
+    assert "rows are not those of the run" in called.exception.reason
+    assert called.exception.reason.endswith("nothing is verified")
+    assert not certificate.with_name("statements.json").exists()
 
 
 def test_nothing_at_the_server_holds_a_row(federation: Running, finished: Path) -> None:
@@ -210,8 +258,8 @@ def test_one_log_file_at_the_announced_place(federation: Running, finished: Path
 
 
 def test_the_server_hangs_up_on_those_without_a_certificate_of_the_federation(federation: Running) -> None:
-    startup = federation.kits.node("north") / "startup"
-    target = json.loads((startup / "fed_client.json").read_text())["servers"][0]["service"]["target"]
+    folder = federation.kits.node("north") / "startup"
+    target = json.loads((folder / "fed_client.json").read_text())["servers"][0]["service"]["target"]
     port = int(target.rpartition(":")[2])
 
     def answer(context: ssl.SSLContext) -> bytes:
@@ -222,7 +270,7 @@ def test_the_server_hangs_up_on_those_without_a_certificate_of_the_federation(fe
             line.settimeout(5)
             return line.recv(1)  # the server speaks first only to those that it knows
 
-    stranger = ssl.create_default_context(cafile=str(startup / "rootCA.pem"))
+    stranger = ssl.create_default_context(cafile=str(folder / "rootCA.pem"))
     stranger.verify_flags &= ~ssl.VERIFY_X509_STRICT
     with pytest.raises((ssl.SSLError, ConnectionError)):
         answer(stranger)

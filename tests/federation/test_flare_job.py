@@ -110,10 +110,10 @@ def test_whatever_an_argument_is_it_is_accepted_or_refused_but_never_crashes(pat
 def test_a_job_is_configuration_only(tmp_path: Path) -> None:
     write_job(tmp_path / "job", JobArguments.checked(GOOD))
     files = {str(path.relative_to(tmp_path / "job")) for path in (tmp_path / "job").rglob("*") if path.is_file()}
-    assert files == {"meta.json", "app/config/config_fed_server.json", "app/config/config_fed_client.json"}
+    assert files == {"meta.json", "server/config/config_fed_server.json", "site/config/config_fed_client.json"}
     meta = json.loads((tmp_path / "job" / "meta.json").read_text())
     assert meta["mandatory_clients"] == ["a", "b"]
-    client = json.loads((tmp_path / "job" / "app/config/config_fed_client.json").read_text())
+    client = json.loads((tmp_path / "job" / "site/config/config_fed_client.json").read_text())
     assert client["executors"][0]["executor"]["args"] == {}
 
 

@@ -78,7 +78,9 @@ def test_sites_prove_what_pooled_rows_prove(masked: Masked) -> None:
     assert report.lower_bound <= pooled.lower_bound * (1 + 1e-12)
 
 
-@pytest.mark.parametrize(("secure", "policy"), [(False, OPEN), (True, GUARDED), (False, replace(GUARDED, masks="never"))])
+@pytest.mark.parametrize(
+    ("secure", "policy"), [(False, OPEN), (True, GUARDED), (False, replace(GUARDED, masks="never"))]
+)
 def test_other_kinds_of_runs(secure: bool, policy: Policy, tmp_path: Path) -> None:
     """Open sums, and sites that hide small groups."""
     line = KeepingWire(problem_of(), tmp_path, policy, {})
@@ -375,8 +377,8 @@ def test_without_masks_there_is_no_statement(finished: Finished) -> None:
     [
         {"consentroid_statements": 2}, {"fingerprint": "x"}, {"sites": "north"}, {"quanta": [0, 0, 0, 0]},
         {"quanta": [0, 0, 0, 0, 701]}, {"quanta": [0.0] * 5}, {"masks": "y"}, {"scaling": []}, {"statements": {}},
-        {"statements": [{}]}, {"statements": [{"site": "a", "time": 1, "words": "*", "certificate": "", "signature": ""}]},
-        {"more": 1},
+        {"statements": [{}]}, {"more": 1},
+        {"statements": [{"site": "a", "time": 1, "words": "*", "certificate": "", "signature": ""}]},
     ],
 )  # fmt: skip
 def test_files_of_statements_are_read_strictly(change: dict[str, object], masked: Masked) -> None:

@@ -69,7 +69,7 @@ class KeptRun:
             prices, slots, rows, scaling, coordinates = next(_records(file))
         return RunNotes(prices, tuple(slots), rows, scaling, coordinates)
 
-    def claims(self) -> Claims:
+    def claims(self) -> KeptClaims:
         made: dict[Box, Array] = {}
         cuts: dict[tuple[Box, CutKey], float] = {}
         with self.path.open("rb") as file:
@@ -82,7 +82,7 @@ class KeptRun:
                 made.update(zip(keys, numbers, strict=True))
                 for box, axis, side, at, mu, value in _array(cut, (6, -1)).T.tolist():
                     cuts[keys[int(box)], (int(axis), int(side), at, mu)] = value
-        return Claims(self.notes().slots, made, cuts)
+        return KeptClaims(self.notes().slots, made, cuts)
 
     def _write(self, data: bytes, how: int) -> None:
         with os.fdopen(os.open(self.path, os.O_WRONLY | os.O_CREAT | how, 0o600), "wb") as file:
@@ -90,8 +90,8 @@ class KeptRun:
 
 
 @dataclass(frozen=True)
-class Claims:
-    """Looks up what was claimed for a box under a row of the price file (`verify/shares.py: Claims`)."""
+class KeptClaims:
+    """Looks up what was claimed for a box under a row of the price file (`verify/shares.py: ClaimsOf`)."""
 
     slots: tuple[int, ...]
     made: dict[Box, Array]

@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 from ..certificate.document import CLOSED, CLOSED_BY_CUT, COST_CUT, SHRUNK, STATIONARY_CUT, BoxTree, Certificate
 from ..core.arrays import Array
 from ..core.errors import CertificateInvalid, InvalidInput
-from .boxes import CLAIM_LIMIT, CellCheck, Rows, Scales
+from .boxes import CLAIM_LIMIT, CellCheck, CheckScales, Rows
 from .cells import check_cover
 from .checking import LIMIT, Check
 from .kernels import FLOOR, UNIT, cut_sums, most_above
@@ -33,7 +33,7 @@ COST, ERROR, WEIGHT, OFFSET, VALUE = range(5)  # what a quantum is for: weights 
 N_QUANTA = 5
 Cut = tuple[int, int, float, float]  # axis, side, threshold, μ
 # row of the price file, box, its cuts → minorant, in-rows' quadratic, one sum per cut; raises where nothing was claimed
-Claims = Callable[[int, Array, Array, list[Cut]], Array]
+ClaimsOf = Callable[[int, Array, Array, list[Cut]], Array]
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ def slots(certificate: Certificate) -> Slots:
 
 def site_share(
     certificate: Certificate, name: str, rows: ArrayLike, weights: ArrayLike, prices: Path | ArrayLike,
-    claims: Claims, quanta: NDArray[np.int64],
+    claims: ClaimsOf, quanta: NDArray[np.int64],
 ) -> Limbs:  # fmt: skip
     """The site's part of every sum; raises `CertificateInvalid` where rows and certificate do not fit together."""
     check = Check(certificate, lambda: None)
@@ -119,7 +119,7 @@ def _totals(certificate: Certificate, site: SiteRows) -> Array:
     return np.array(totals)
 
 
-def _boxes(certificate: Certificate, site: SiteRows, claims: Claims, quanta: NDArray[np.int64]) -> list[Array]:
+def _boxes(certificate: Certificate, site: SiteRows, claims: ClaimsOf, quanta: NDArray[np.int64]) -> list[Array]:
     assert site.prices is not None
     index = certificate.sites.index(site.name)
     rows = Rows(
@@ -129,7 +129,7 @@ def _boxes(certificate: Certificate, site: SiteRows, claims: Claims, quanta: NDA
     numbers = []
     for i, leaf in enumerate(certificate.leaves):
         prices = site.prices[leaf.prices]
-        scales = Scales.of(rows, prices, np.array([site.total(leaf.prices)]))
+        scales = CheckScales.of(rows, prices, np.array([site.total(leaf.prices)]))
         for j, cell in enumerate(leaf.cells):
             if cell.proof is None:
                 continue
@@ -146,8 +146,8 @@ class _SiteBoxes(CellCheck):
     """The checker's walk over the boxes of a cell with one site's rows: it compares claims, and judges no bound."""
 
     def __init__(
-        self, certificate: Certificate, leaf: int, cell: int, rows: Rows, prices: Array, scales: Scales,
-        claims: Claims, quanta: NDArray[np.int64], index: int,
+        self, certificate: Certificate, leaf: int, cell: int, rows: Rows, prices: Array, scales: CheckScales,
+        claims: ClaimsOf, quanta: NDArray[np.int64], index: int,
     ) -> None:  # fmt: skip
         proof = certificate.leaves[leaf].cells[cell]
         assert proof.proof is not None
