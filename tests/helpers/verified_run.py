@@ -12,6 +12,7 @@ from consentroid.certificate.document import Certificate
 from consentroid.certificate.statements import Statements
 from consentroid.core.problem import Domain, NodeData, Problem
 from consentroid.federation.desk import Desk
+from consentroid.federation.protocol import Limits
 from consentroid.federation.secure import SecureTransport
 from consentroid.federation.verification import gather
 from consentroid.fitting import run
@@ -22,6 +23,7 @@ from consentroid.site.worker import SiteWorker
 from consentroid.transport.checked import CheckedTransport
 from wire import RUN, Wire, desk_of
 
+PATIENT = Limits(silence=300.0, slack=300.0)  # the first answers compile the kernels
 MakeWorker = Callable[[NodeData, Path, Guard], SiteWorker]
 
 
@@ -51,7 +53,7 @@ class KeepingWire(Wire):
             self.restart(name)
 
     def fit(self, secure: bool, n_clusters: int = 3, gap: float = 1e-3) -> Certificate:
-        transport = self.transport()
+        transport = self.transport(PATIENT)
         masks = SecureTransport(transport, self.problem.domain) if secure else None
         inner: Transport = transport if masks is None else masks
         try:
@@ -68,7 +70,7 @@ class KeepingWire(Wire):
     def verify(self, certificate: Certificate) -> Statements:
         """In a job of its own."""
         self.next_job()
-        transport = self.transport()
+        transport = self.transport(PATIENT)
         try:
             return gather(transport, json.dumps(certificate.to_json()).encode())
         finally:
