@@ -111,14 +111,17 @@ class Coordinates:
     origin: Array  # (D,)
     basis: Array  # (D, D), orthogonal up to rounding
     scale: float  # a power of two
+    stride: int = 1  # so many neighbours are looked at as one row, until prices are carried over to all rows
 
 
 @dataclass(frozen=True)
 class StartPrices:
-    """λ_j halfway between the least and the second least squared distance to the centroids (one: 1.5 times it)."""
+    """λ_j halfway between the least and the second least squared distance to the centroids (one: 1.5 times it); or,
+    where `learnt` is a slot of prices learnt on groups of rows, that plus what the row's group has gained over it."""
 
     slot: int
     centroids: Array  # (K, D), as y
+    learnt: int = -1
 
 
 @dataclass(frozen=True)

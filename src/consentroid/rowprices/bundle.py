@@ -59,12 +59,16 @@ class Bundle:
         points = self.session.axes.forward(self.session.centroids)
         reply = self.session.totals.ask(PriceQuery(0, start=StartPrices(self.centre, points)))
         assert reply.priced is not None
-        self.total = reply.priced.total
-        prices, _ = self.columns.add(points, self.centre, self.centre)
-        self.column_prices = prices
-        weight = max(float(self.columns.sizes.sum()), 1e-300)
-        self.tau = max(self.total / weight / 5.0, 1e-300)
         self.pool = np.concatenate([points, self.pool])
+        prices, _ = self.columns.add(points, self.centre, self.centre)
+        weight = max(float(self.columns.sizes.sum()), 1e-300)
+        self.tau = max(reply.priced.total / weight / 5.0, 1e-300)
+        self.go_on(reply.priced.total, prices)
+
+    def go_on(self, total: float, column_prices: Array) -> None:
+        """From the prices in the centre, their total and column prices: which columns do they ask for?"""
+        self.total, self.column_prices = total, column_prices
+        self.least, self.optimal = np.zeros(len(self.node.cells)), False
         self._evaluate(self.centre, self._starts(), self.columns.costs - self.column_prices)
         self._take_stock()
 
@@ -107,8 +111,10 @@ class Bundle:
         z: Array = np.bincount(places[0], self.z, len(columns)).astype(float)
         columns.idle = np.where(z > 1e-7, 0, columns.idle + 1)
         starts = self._starts()
-        move, trim = MovePrices(self.trial, self.centre, self.tau, z), Trim(self.trial, starts, self.session.stride)
-        reply = self.session.totals.ask(PriceQuery(0, move=move, trim=trim))
+        move = MovePrices(self.trial, self.centre, self.tau, z)
+        reply = self.session.totals.ask(
+            PriceQuery(0, move=move, trim=Trim(self.trial, starts, self.session.trim_stride))
+        )
         assert reply.priced is not None
         total, trial_prices = reply.priced.total, reply.priced.column_prices
         by_columns = self._least_of((columns.costs - trial_prices)[places[0]], places[1])
@@ -125,9 +131,17 @@ class Bundle:
             self.centre, self.trial = self.trial, self._spare_slot()
             self.column_prices = np.concatenate([trial_prices[kept], new_prices])
         else:
-            self.least, self.tau = before, self.tau * (0.9 if promised > 0 and not self._nothing_new else 0.5)
+            short = self._shorter(promised, value) if promised > 0 and not self._nothing_new else 0.5
+            self.least, self.tau = before, self.tau * short
             self.column_prices = np.concatenate([self.column_prices[kept], centre_prices])
         return promised
+
+    def _shorter(self, promised: float, value: float) -> float:
+        """By how much the next step is shorter: where rows are many and steps dear, as a parabola through the promise
+        and what came of it has its top; else by little, since columns are learnt from failure, too."""
+        if self.session.trim_stride == 1:
+            return 0.9
+        return max(0.5 / (1.0 + max(self.value - value, 0.0) / promised), 0.1)
 
     def _spare_slot(self) -> int:
         """The old centre's slot, unless a proof rests on its prices."""
@@ -190,7 +204,7 @@ class Bundle:
         A point that is a column's already makes another one where it now attracts other rows: where f is below that
         column's `reduced` cost."""
         cells = self.node.cell_of(points) if cell is None else np.full(len(points), cell)
-        stride = self.session.stride
+        stride = self.session.trim_stride
         if stride > 1:  # guess on some of the rows where to go, then judge on all of them
             points, _, cells = self._trimmed_lloyd(slot, points, cells, reply, stride)
             reply = None

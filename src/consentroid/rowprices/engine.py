@@ -9,6 +9,7 @@ It knows nothing of rows, and nothing of a single site.
 from __future__ import annotations
 
 import heapq
+from dataclasses import replace
 
 import numpy as np
 
@@ -21,6 +22,7 @@ from .cells import Cell, Node, frontier, most_fractional
 from .columns import Columns
 from .coordinates import Axes, spectral_bound
 from .incumbents import evaluate, lloyd, split_starts, swaps
+from .learning import learn
 from .regions import MOST_BOXES, find_regions
 from .search import CellSearch
 from .session import OutOfTime, Session
@@ -97,6 +99,8 @@ class Engine:
         if parent is None:
             bundle.pool = self._pool
             bundle.start_from_incumbent()
+            if session.learning:
+                learn(bundle, self._goal(), 0.5 * self._search_at)
         else:
             node.slot = bundle.centre = self._slot()
             bundle.start_from(parent)
@@ -230,7 +234,9 @@ class Engine:
         evaluate(self.session, ((1.0 - share) * domain.lower + share * domain.upper)[None])
 
     def _locate(self, axes: Axes) -> None:
-        query = PriceQuery(0, coordinates=axes.coordinates)
+        size = self.session.group_size
+        query = PriceQuery(0, coordinates=replace(axes.coordinates, stride=size))
+        self.session.learning = size > 1
         replies = self.session.totals.ask_each(query)
         located = total(query, replies).located
         assert located is not None

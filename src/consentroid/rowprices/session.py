@@ -18,6 +18,7 @@ from .totals import Totals
 
 OnStep = Callable[[Step], None]
 GUESS_ROWS = 20_000
+LEARN_GROUPS = 24_000
 
 
 class OutOfTime(Exception):
@@ -56,6 +57,7 @@ class Session:
     stop_reason: StopReason | None = None
     n_rows: int = 0
     n_sites: int = 1
+    learning: bool = False  # sites work on groups of rows: what they say is a guess
     reserve: float = 0.0  # seconds that the certificate of what was searched will take
     _noted: float = 0.0
 
@@ -69,6 +71,16 @@ class Session:
     def stride(self) -> int:
         """Guesses look at every so many rows: some ten thousand show where columns and centroids are."""
         return max(1, self.n_rows // GUESS_ROWS)
+
+    @property
+    def trim_stride(self) -> int:
+        """The same for trimmed Lloyd; while prices are learnt on groups of rows, it looks at all of these."""
+        return 1 if self.learning else self.stride
+
+    @property
+    def group_size(self) -> int:
+        """Prices are learnt on groups of so many neighbours first."""
+        return max(1, self.n_rows // LEARN_GROUPS)
 
     @property
     def left(self) -> float:

@@ -8,37 +8,35 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.arrays import Array
+from .kernels.blocks import halve
 
 ROWS_PER_BLOCK = 32
 
 
 @dataclass(frozen=True)
 class Blocks:
-    order: NDArray[np.int64]  # (n,) row numbers, block by block
+    """Parts of rows that stand in the order of `neighbours`."""
+
     starts: NDArray[np.int64]  # (blocks + 1,)
     low: Array  # (blocks, D) least and greatest coordinates
     high: Array
 
     @classmethod
-    def of(cls, y: Array) -> Blocks:
-        """Halve along the widest coordinate until the parts are small."""
-        pending, parts = [np.arange(len(y))], []
-        while pending:
-            part = pending.pop()
-            if len(part) <= ROWS_PER_BLOCK:
-                parts.append(part)
-                continue
-            feature = int(np.argmax(np.ptp(y[part], axis=0)))
-            middle = len(part) // 2
-            part = part[np.argpartition(y[part, feature], middle)]
-            pending += [part[middle:], part[:middle]]
-        starts = np.concatenate([[0], np.cumsum([len(part) for part in parts])])
-        order = np.concatenate(parts)
-        sorted_rows = y[order]
-        low = np.minimum.reduceat(sorted_rows, starts[:-1], axis=0)
-        high = np.maximum.reduceat(sorted_rows, starts[:-1], axis=0)
-        return cls(order, starts, low, high)
+    def of(cls, y: Array, starts: NDArray[np.int64] | None = None) -> Blocks:
+        """Of rows in that order; without the starts found there, so many at a time."""
+        if starts is None:
+            starts = np.append(np.arange(0, len(y), ROWS_PER_BLOCK), len(y))
+        low = np.minimum.reduceat(y, starts[:-1], axis=0)
+        high = np.maximum.reduceat(y, starts[:-1], axis=0)
+        return cls(starts, low, high)
 
     def greatest(self, values: Array) -> Array:
         """The greatest value in each block."""
         return np.asarray(np.maximum.reduceat(values, self.starts[:-1]))
+
+
+def neighbours(y: Array) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Row numbers, neighbours together, and where their blocks start."""
+    order, starts = np.arange(len(y)), np.empty(len(y) + 1, np.int64)
+    n_blocks = halve(np.ascontiguousarray(y), np.int64(ROWS_PER_BLOCK), order, starts)
+    return order, starts[: n_blocks + 1].copy()

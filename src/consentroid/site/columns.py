@@ -37,6 +37,17 @@ class ColumnSets:
         column[:] = 0
         np.bitwise_or.at(column, rows >> 6, np.uint64(1) << (rows & 63).astype(np.uint64))
 
+    def spread_out(self, stride: int, weights: Array) -> ColumnSets:
+        """The same columns of rows, each `stride` of which were one here."""
+        out = ColumnSets(weights, self.pool)
+        bits = np.zeros((len(self), 8 * out.bits.shape[1]), np.uint8)
+        for column, own in zip(bits, self.bits, strict=True):
+            marks = np.unpackbits(own.view(np.uint8), bitorder="little")[: len(self.weights)]
+            packed = np.packbits(np.repeat(marks, stride)[: len(weights)], bitorder="little")
+            column[: len(packed)] = packed
+        out.bits = bits.view(np.uint64)
+        return out
+
     def overlaps(self, n_new: int) -> Array:
         """(Q, S) Σ_{S_c ∩ S_c'} w of the last `n_new` columns with all."""
         out = np.empty((n_new, len(self)))

@@ -33,11 +33,11 @@ from ..protocol.messages import (
     Trim,
     Trimmed,
 )
-from .blocks import Blocks
+from .blocks import Blocks, neighbours
+from .cloud import Cloud, fair_stride, first_prices
 from .columns import ColumnSets, Indices
 from .guard import N_GROUPS, Guard
 from .kernels.boxes import EPS, OFFSET, TINY, claim_boxes, examine_boxes
-from .kernels.columns import trim_step, two_nearest
 from .kernels.members import members_of
 from .parallel import Pool, in_parallel
 
@@ -84,12 +84,11 @@ class PricedRows:
         self.scale = request.scale
         if not np.isfinite(y).all():
             raise NodeRefused("rows overflow in the coordinates asked for")
-        self.blocks = Blocks.of(y)
-        self.order = self.blocks.order
-        self.y, self.weights = np.ascontiguousarray(y[self.order]), np.ascontiguousarray(self.w[self.order])
-        self.slots.clear()
-        self.columns = ColumnSets(self.weights, self.pool)
-        self._forget_boxes()
+        self.order, starts = neighbours(y)
+        rows, weights = np.ascontiguousarray(y[self.order]), np.ascontiguousarray(self.w[self.order])
+        self._everything = Cloud(rows, weights, Blocks.of(rows, starts))
+        self._groups = self._everything
+        self._work_on(self._grouped(fair_stride(request.stride, len(rows))))
         n_features = self.x.shape[1]
         exact = not request.origin.any() and np.array_equal(request.basis, np.eye(n_features))
         if exact:  # a power of two rounds nothing
@@ -98,15 +97,46 @@ class PricedRows:
         errors = (n_features + 4) * EPS * largest * np.abs(offset).sum(axis=1) * np.sqrt(n_features)
         return Located(float(self.w @ errors**2 * (1.0 + (len(self.w) + 8) * 2 * EPS)) + TINY)
 
+    def _work_on(self, cloud: Cloud) -> None:
+        """These rows or groups, from now on; without prices and columns."""
+        self.cloud, self.y, self.weights, self.blocks = cloud, cloud.y, cloud.w, cloud.blocks
+        self.slots.clear()
+        self.columns = ColumnSets(cloud.w, self.pool)
+        self._forget_boxes()
+
+    def _grouped(self, stride: int) -> Cloud:
+        if stride == 1:
+            return self._everything
+        if self._groups.stride != stride:
+            self._groups = self._everything.grouped(stride)
+        return self._groups
+
     def start(self, request: StartPrices) -> Priced:
-        if self.first is not None:  # once: any prices give a true bound, and these are better than what follows
-            first, self.first = self.first, None
-            return self._store(request.slot, np.maximum(first[self.order], 0.0) * self.scale**2)
-        least, second = np.empty(len(self.y)), np.empty(len(self.y))
-        two_nearest(self.y, request.centroids, least, second)
-        if len(request.centroids) == 1:
-            second = 2.0 * np.maximum(least, least.mean())
-        return self._store(request.slot, 0.5 * (least + second))
+        if request.learnt >= 0:
+            return self._carry_over(request)
+        prices = self._first(request.centroids)
+        if self.cloud.stride == 1:
+            self.first = None  # once: they have been improved since
+        return self._store(request.slot, prices)
+
+    def _first(self, centroids: Array, rows: bool = False) -> Array:
+        """First prices of what we work on, or of all rows: those of an earlier run, if there are any."""
+        cloud = self._everything if rows else self.cloud
+        if self.first is None:
+            return first_prices(cloud.y, cloud.among(centroids))
+        prices = np.maximum(self.first[self.order], 0.0) * self.scale**2
+        return prices if cloud.stride == 1 else self._everything.means_of(cloud, prices)
+
+    def _carry_over(self, request: StartPrices) -> Priced:
+        """Prices and columns learnt on groups, for all rows; other prices of the groups are forgotten."""
+        if self.cloud.stride == 1:
+            raise NodeRefused("there are no groups of rows: these prices are those of all rows")
+        rows, groups, learnt = self._everything, self.cloud, self._slot(request.learnt)
+        first, self.first = self._first(request.centroids, rows=True), None
+        columns = self.columns.spread_out(groups.stride, rows.w)
+        self._work_on(rows)
+        self.columns = columns
+        return self._store(request.slot, rows.carried_over(groups, learnt, first))
 
     def move(self, request: MovePrices) -> Priced:
         return self._store(request.slot, self.columns.moved(self._slot(request.centre), request.z, request.tau))
@@ -128,11 +158,17 @@ class PricedRows:
             raise NodeRefused(f"there are no prices {slot}")
         return self.slots[slot]
 
+    def _proving_slot(self, slot: int) -> Array:
+        """Prices of all rows: sums over groups prove nothing, so none are given where a proof could use them."""
+        if self.cloud.stride > 1:
+            raise NodeRefused("prices are being learnt on groups of rows; carry them over to all rows first")
+        return self._slot(slot)
+
     # ------------------------------------------------------------------ columns
 
     def make_columns(self, request: MakeColumns) -> ColumnSums:
         prices, centre, n = self._slot(request.slot), self._slot(request.centre), len(request.points)
-        new, points, blocks = self.columns.room_for(request.kept, n), np.ascontiguousarray(request.points), self.blocks
+        new, points, blocks = self.columns.room_for(request.kept, n), self.cloud.among(request.points), self.blocks
         dearest, sums = blocks.greatest(prices), np.empty((5, n))  # rows, costs, sizes, prices, prices of the centre
 
         def work(first: int, last: int) -> None:
@@ -141,39 +177,37 @@ class PricedRows:
 
         in_parallel(work, n, self.pool, n * self.y.size // 4)
         for q in np.flatnonzero((sums[0] > 0) & (sums[0] < self.guard.least)):
-            rows = self._widened(points[q], prices)
+            rows = self._widened(self.cloud, points[q], prices)
             self.columns.put(new[q], rows)
             w, squared = self.weights[rows], ((self.y[rows] - points[q]) ** 2).sum(axis=1)
             sums[1:, q] = w @ squared, w.sum(), w @ prices[rows], w @ centre[rows]
         return ColumnSums(sums[1], sums[2], self.columns.overlaps(n), sums[3], sums[4])
 
     def trim(self, request: Trim) -> Trimmed:
-        prices, n, stride = self._slot(request.slot), len(request.points), max(request.stride, 1)
-        values, weights, offsets = np.empty(n), np.empty(n), np.empty((n, self.y.shape[1]))
-        points, dearest, blocks = np.ascontiguousarray(request.points), self.blocks.greatest(prices), self.blocks
-
-        def work(first: int, last: int) -> None:
-            trim_step(self.y, self.weights, prices, blocks.starts, blocks.low, blocks.high, dearest, stride, points,
-                      first, last, values, weights, offsets)  # fmt: skip
-
-        in_parallel(work, n, self.pool, n * self.y.size // stride // 4)
-        fewest = fewest_rows(weights, self.weights)
+        prices, cloud = self._slot(request.slot), self.cloud
+        stride = fair_stride(request.stride, len(self.y))
+        if cloud.stride == 1 and stride > 1:  # a guess: groups of rows with the mean of their prices
+            cloud = self._grouped(stride)
+            prices = self._everything.means_of(cloud, prices)
+        points = cloud.among(request.points)
+        values, weights, offsets = cloud.trim(points, prices, self.pool)
+        fewest = fewest_rows(weights, cloud.w)
         for p in np.flatnonzero((fewest > 0) & (fewest < self.guard.least)):
-            rows = self._widened(points[p], prices)
-            w, by = self.weights[rows], self.y[rows] - points[p]
+            rows = self._widened(cloud, points[p], prices)
+            w, by = cloud.w[rows], cloud.y[rows] - points[p]
             values[p], weights[p], offsets[p] = w @ ((by**2).sum(axis=1) - prices[rows]), w.sum(), w @ by
         self.guard.note(fewest[fewest >= self.guard.least])
-        return Trimmed(values, weights, offsets)
+        return Trimmed(values, weights, offsets[:, : request.points.shape[1]])
 
-    def _widened(self, point: Array, prices: Array) -> Indices:
+    def _widened(self, cloud: Cloud, point: Array, prices: Array) -> Indices:
         """Rows in place of a group that is too small to be reported; possibly none."""
-        rows = self.guard.widened(((self.y - point) ** 2).sum(axis=1) - prices, self.weights)
+        rows = self.guard.widened(((cloud.y - point) ** 2).sum(axis=1) - prices, cloud.w)
         return np.empty(0, np.int64) if rows is None else rows
 
     # ------------------------------------------------------------------ boxes
 
     def examine(self, request: Examine) -> BoxSums:
-        prices, (n, n_features) = self._slot(request.slot), request.lower.shape
+        prices, (n, n_features) = self._proving_slot(request.slot), request.lower.shape
         if request.slot != self._boxes_slot:
             self._forget_boxes()
             self._boxes_slot = request.slot
@@ -205,7 +239,7 @@ class PricedRows:
         return self.guard.examined(request, out, groups, float(self.weights.sum()))
 
     def claim(self, request: Claim) -> ClaimSums:
-        prices, (n, n_features) = self._slot(request.slot), request.lower.shape
+        prices, (n, n_features) = self._proving_slot(request.slot), request.lower.shape
         if np.any(np.diff(request.cut_box) < 0) or np.any(request.cut_box < 0) or np.any(request.cut_box >= n):
             raise NodeRefused("cuts must be sorted by their box")
         if np.any(request.cut_axis < 0) or np.any(request.cut_axis >= n_features):
@@ -246,9 +280,9 @@ class PricedRows:
 
     def keep(self, request: KeepPrices, path: Path | None) -> PricesKept:
         """Prices of the slots in the rows' own order: to the private file, and their digest to the certificate."""
-        kept = np.empty((len(request.slots), len(self.y)))
+        kept = np.empty((len(request.slots), len(self.x)))
         for i, slot in enumerate(request.slots):
-            kept[i, self.order] = self._slot(int(slot))
+            kept[i, self.order] = self._proving_slot(int(slot))
         if path is not None:
             with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
                 np.savez(file, prices=kept)

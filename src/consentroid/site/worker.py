@@ -29,6 +29,7 @@ from ..protocol.messages import (
     Request,
     Response,
 )
+from .cloud import fair_stride
 from .guard import Guard
 from .kernels.boxes import EPS
 from .kernels.columns import assign_rows
@@ -158,7 +159,7 @@ class SiteWorker:
         return Reply(query.round, self.name, evaluated=evaluated, seconds=time.perf_counter() - started)
 
     def _evaluate(self, request: Evaluate) -> Evaluated:
-        candidates, stride = np.ascontiguousarray(request.candidates), max(request.stride, 1)
+        candidates, stride = np.ascontiguousarray(request.candidates), fair_stride(request.stride, len(self._x))
         n, n_clusters, n_features = candidates.shape
         shape = (n, n_clusters)
         out = Evaluated(np.empty(n), np.empty(shape), np.empty((*shape, n_features)), np.empty(shape))

@@ -21,7 +21,7 @@ def block_distance(m, low, high):
 
 
 @entry
-def trim_step(y, w, lam, starts, low, high, dearest, stride, points, first, last, values, weights, offsets):
+def trim_step(y, w, lam, starts, low, high, dearest, points, first, last, values, weights, offsets):
     """f, weight and offset Σ w (y − m) of the rows with |y − m|² < λ, for points first..last."""
     n_features = y.shape[1]
     by = np.empty(n_features)
@@ -32,7 +32,7 @@ def trim_step(y, w, lam, starts, low, high, dearest, stride, points, first, last
         for b in range(len(starts) - 1):
             if block_distance(m, low[b], high[b]) >= dearest[b]:
                 continue
-            for j in range(-(-starts[b] // stride) * stride, starts[b + 1], stride):
+            for j in range(starts[b], starts[b + 1]):
                 squared = 0.0
                 for d in range(n_features):
                     by[d] = y[j, d] - m[d]
