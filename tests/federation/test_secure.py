@@ -13,21 +13,24 @@ pytest.importorskip("nvflare")
 
 from nvflare.apis.shareable import Shareable
 
-from consentroid.core.errors import InvalidInput, NodeFailed
+from consentroid.certificate.signatures import Root
+from consentroid.core.errors import InvalidInput, NodeFailed, NodeRefused
 from consentroid.core.problem import Problem
-from consentroid.federation.desk import serve
-from consentroid.federation.protocol import ASK, DONE
+from consentroid.federation.desk import KEPT, serve
+from consentroid.federation.protocol import ASK, DONE, REFUSED
 from consentroid.federation.secure import ALL, SecureTransport
-from consentroid.federation.signing import Signer
+from consentroid.federation.signing import Question, Signer, identifier_of
+from consentroid.federation.transport import FlareTransport
+from consentroid.protocol import codec
 from consentroid.protocol.messages import Describe, Description, Failure, Moments, PriceQuery, PriceReply, Query
-from consentroid.site.masks import MaskedReply
+from consentroid.site.masks import MaskedReply, SiteMasks
 from consentroid.site.policy import Policy
 from consentroid.transport.checked import CheckedTransport
 from consentroid.transport.inprocess import InProcessTransport
 from consentroid.transport.journal import JournalTransport
 from engine_runs import Outcome, run_engine
 from keys import startup
-from wire import NODES, OPEN, SECURE, Fault, Wire, round_of
+from wire import COORDINATOR, NODES, OPEN, SECURE, VICTIM, Fault, Wire, round_of
 
 
 @pytest.fixture(scope="module")
@@ -196,3 +199,94 @@ def test_a_site_that_masks_answers_nothing_openly_any_more(problem: Problem) -> 
         transport.close()
         line.close()
     assert masked.nodes == (ALL,)
+
+
+# ------------------------------------------------------------------ a mask serves once
+
+
+def recorded(problem: Problem, kinds: tuple[str, ...] = ("request",)) -> tuple[Wire, FlareTransport, list[Shareable]]:
+    """A masked run up to its moments, and what the victim was sent."""
+    seen: list[Shareable] = []
+
+    def listening(line: Wire, name: str, request: Shareable) -> Shareable:
+        if request["call"] == ASK and msgpack.unpackb(request["data"])["kind"] in kinds:
+            seen.append(request)
+        return serve(line.desks[name], request)
+
+    line = Wire(problem, listening, SECURE)
+    transport = line.transport()
+    masked = SecureTransport(transport, problem.domain)
+    described = masked.exchange([Describe(3, problem.domain.lower, problem.domain.upper)])
+    assert isinstance(described[0], Description)
+    assert isinstance(masked.exchange([PriceQuery(1, moments=Moments(np.zeros(2)))])[0], PriceReply)
+    return line, transport, seen
+
+
+def replayed(line: Wire, request: Shareable, **changes: object) -> Shareable:
+    """The victim asked once more: the same bytes, or newly signed by the coordinator with these changes."""
+    again = Shareable()
+    again.update(request)
+    if changes:
+        envelope = msgpack.unpackb(request["data"])
+        kept = {name: envelope[name] for name in ("run", "job", "site", "n_sites", "number", "kind", "content")}
+        again["data"] = COORDINATOR.seal(Question(**kept | changes))
+        again["id"] = identifier_of(again["data"])
+    return serve(line.desks[VICTIM], again)
+
+
+def test_a_replayed_request_gets_the_kept_reply_or_none(problem: Problem) -> None:
+    """Also one that the coordinator itself signs again for a single site: no second reply under the same masks."""
+    line, transport, seen = recorded(problem)
+    try:
+        last = seen[-1]
+        first = replayed(line, last)
+        assert first["state"] == DONE
+        assert replayed(line, last)["data"] == first["data"], "the same bytes: nothing is learnt"
+        other = codec.encode(PriceQuery(1, moments=Moments(np.ones(2))))
+        for changes in ({"kind": "request"}, {"content": other}, {"number": 1}, {"kind": "features"}):
+            refused = replayed(line, last, **changes)
+            assert (refused["state"], refused["data"]) == (REFUSED, b""), changes
+        for number in range(100, 100 + KEPT):
+            replayed(line, last, number=number)
+        gone = replayed(line, last)
+        assert (gone["state"], gone["data"]) == (REFUSED, b""), "no longer kept, and not made again"
+    finally:
+        transport.close()
+        line.close()
+
+
+def test_one_number_and_several_contents_make_garbage(problem: Problem) -> None:
+    """The coordinator asks one site something else under the same number: the sum tells nothing, and is found out."""
+    line, transport, _ = recorded(problem)
+    try:
+        contents = [codec.encode(PriceQuery(2, moments=Moments(np.full(2, x)))) for x in (0.0, 0.0, 1.0)]
+        replies = [MaskedReply.unpacked(one) for one in transport.ask("request", contents) if isinstance(one, bytes)]
+        words = sum((reply.words for reply in replies if reply is not None), np.zeros((), np.uint64))
+        assert len(replies) == 3
+        small = (words < np.uint64(2**62)) | (words > np.uint64(2**64 - 2**62))
+        assert not small.all(), "masks that cancel leave numbers below 2^62"
+        honest = [MaskedReply.unpacked(one) for one in transport.ask("request", contents[:1] * 3)]  # type: ignore[arg-type]
+        words = sum((reply.words for reply in honest if reply is not None), np.zeros((), np.uint64))[:-1]
+        assert ((words < np.uint64(2**62)) | (words > np.uint64(2**64 - 2**62))).all()
+    finally:
+        transport.close()
+        line.close()
+
+
+def test_masks_are_refused_for_a_number_that_does_not_grow(tmp_path: Path) -> None:
+    masks = {}
+    for name in ("north", "south"):
+        signer = Signer.of_site(startup(tmp_path / name, name))
+        check = Root.read(tmp_path / name).check_site("")
+        masks[name] = SiteMasks("job", name, signer.sign, signer.certificate, check)
+    hellos = [one.hello(30.0, 8.0) for one in masks.values()]
+    for one in masks.values():
+        one.meet(hellos, 2)
+    north, words = masks["north"], np.zeros(5, np.uint64)
+    first = north.masked(words, 7, b"digest")
+    assert np.all(first + masks["south"].masked(words, 7, b"digest") == 0)
+    north.meet(hellos, 2)  # the same keys once more are the same masks
+    for number in (7, 6, 0, -1):
+        with pytest.raises(NodeRefused, match="have been used"):
+            north.masked(words, number, b"another digest")
+    assert not np.array_equal(north.masked(words, 8, b"digest"), first)

@@ -12,7 +12,7 @@ Masking. A reply becomes limbs (`fixed_point.py`), and to every word modulo 2^64
 
 so masks cancel in the sum of all replies and only there. A stream depends on the request itself: sites that were asked
 different things, under one number, produce garbage together instead of the difference that was fished for. No stream
-serves twice, since a site answers a number once (`federation/desk.py`).
+serves twice: a site answers a number once (`federation/desk.py`), and `SiteMasks` refuses a number that does not grow.
 
 Check. One more word is c = Σ_i r_i v_i mod 2^64 over all words v, with odd r_i that everybody derives from the request.
 It is linear, so it holds for the sums, too; a reply that is missing, foreign or changed in a single bit breaks it.
@@ -140,6 +140,7 @@ class SiteMasks:
         self._own: Hello | None = None
         self._pairs: dict[str, bytes] = {}
         self._scales: Scales | None = None
+        self._last_number = 0  # of the requests whose masks were used, under the present key
         self.transcript = b""  # digest of all keys as relayed: equal at two sites if they were told the same
 
     @property
@@ -155,6 +156,7 @@ class SiteMasks:
     def hello(self, weight: float, largest: float) -> Hello:
         """A new key; whatever was agreed before is forgotten."""
         self._secret, self._scales, self._pairs = X25519PrivateKey.generate(), None, {}
+        self._last_number = 0
         key = self._secret.public_key().public_bytes_raw()
         plain = Hello(self._job, self._site, key, exponent(weight), exponent(largest))
         if max(abs(plain.weight), abs(plain.length)) > LARGEST_EXPONENT:
@@ -205,6 +207,9 @@ class SiteMasks:
         """All words under the masks of one request; each number serves once."""
         if self._scales is None:
             raise NodeRefused("no masks have been agreed on")
+        if number <= self._last_number:  # two contents under one mask would tell their difference
+            raise NodeRefused("the masks of this request have been used")
+        self._last_number = number
         for other, pair in self._pairs.items():
             stream = _stream(pair, number, digest, len(words))
             words = words + stream if self._site < other else words - stream
