@@ -20,7 +20,8 @@ from consentroid.cli.node import node_app
 from consentroid.core.errors import InvalidInput, SolverUnavailable
 from consentroid.federation import kit as kit_module
 from consentroid.federation.controls import SERVER, SITE, Missing, check_server, check_site, require_engine
-from consentroid.federation.kit import Kits, locate_storage, provision
+from consentroid.federation.hardening import locate_storage
+from consentroid.federation.kit import Kits, provision
 
 Change = Callable[[dict[str, Any]], object]
 

@@ -337,3 +337,37 @@ def test_the_settings_of_a_job_reach_the_coordinator_unchanged(federation: Runni
     assert again.settings == made.settings
     assert np.array_equal(again.domain.lower, federation.domain.lower)  # type: ignore[union-attr]
     assert again.as_dict() == made.as_dict()
+
+
+def test_a_site_takes_part_with_the_key_that_it_made_and_not_with_a_revoked_one(
+    federation: Running, tmp_path: Path
+) -> None:
+    """The last test: it leaves the federation with a new certificate and a list of revoked ones."""
+    kit, authority = federation.kits.node("south"), federation.kits.authority
+    old = shutil.copytree(kit / "startup", tmp_path / "startup")
+
+    def call(*arguments: object) -> None:
+        called = CliRunner().invoke(app, [str(argument) for argument in arguments], catch_exceptions=False)
+        assert called.exit_code == 0, called.output
+
+    def restart() -> None:
+        federation.members["south"].stop()
+        stopped = time.time()
+        federation.start("south")
+        administrator.wait_for_nodes(NODES, {"south": stopped})
+
+    call("node", "keys", kit)
+    call("federation", "sign", authority, kit / "south.csr", "--out", tmp_path / "south.crt", "--replace")
+    call("node", "certify", kit, "--certificate", tmp_path / "south.crt")
+    for member in (federation.kits.server, *map(federation.kits.node, NODES)):
+        call("node", "certify", member, "--revoked", authority / "revoked.pem")
+    with federation.administrator() as administrator:
+        restart()
+        administrator.fit(federation.arguments(SECURE), tmp_path / "out")
+        assert json.loads((tmp_path / "out" / "result.json").read_text())["certified"]
+        for name in ("client.key", "client.crt"):
+            shutil.copy(old / name, kit / "startup" / name)
+        restart()  # the engine lets it in: it knows no list
+        for settings in (SECURE, OPEN):
+            with pytest.raises(NodeFailed, match="certificate of 'south' is revoked"):
+                administrator.fit(federation.arguments(settings), tmp_path / f"out-{settings.secure}")

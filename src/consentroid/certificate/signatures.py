@@ -54,19 +54,9 @@ class Root:
 
     def check(self, certificate: bytes, name: str, statement: bytes, signature: bytes) -> None:
         """Raises `NodeRefused` unless the root certified `name` and that key signed the statement."""
-        holder = self._known.get(certificate)
-        if holder is None:
-            holder = self._certified(certificate)
-            if len(self._known) < KNOWN:
-                self._known[certificate] = holder
-        if [part.value for part in holder.subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)] != [name]:
+        holder = self.holder(certificate)
+        if common_name(holder.subject) != name:
             raise NodeRefused(f"the request is not signed by '{name}'")
-        now = datetime.datetime.now(datetime.UTC)
-        for whose, one in ((f"certificate of '{name}'", holder), ("root certificate", self._root)):
-            if not one.not_valid_before_utc <= now <= one.not_valid_after_utc:
-                raise NodeRefused(f"the {whose} is not valid today; renew it")
-        if holder.serial_number in self._revoked:
-            raise NodeRefused(f"the certificate of '{name}' is revoked")
         key = holder.public_key()
         if not isinstance(key, rsa.RSAPublicKey):
             raise NodeRefused("the request is signed with an unknown kind of key")
@@ -74,6 +64,22 @@ class Root:
             key.verify(signature, statement, PADDING, hashes.SHA256())
         except InvalidSignature:
             raise NodeRefused("the signature does not fit the request") from None
+
+    def holder(self, certificate: bytes) -> x509.Certificate:
+        """The certificate (DER), if the root issued it, and it is valid today and not revoked; `NodeRefused` if not."""
+        holder = self._known.get(certificate)
+        if holder is None:
+            holder = self._certified(certificate)
+            if len(self._known) < KNOWN:
+                self._known[certificate] = holder
+        name = common_name(holder.subject)
+        now = datetime.datetime.now(datetime.UTC)
+        for whose, one in ((f"certificate of '{name}'", holder), ("root certificate", self._root)):
+            if not one.not_valid_before_utc <= now <= one.not_valid_after_utc:
+                raise NodeRefused(f"the {whose} is not valid today; renew it")
+        if holder.serial_number in self._revoked:
+            raise NodeRefused(f"the certificate of '{name}' is revoked")
+        return holder
 
     def check_site(self, coordinator: str) -> Checker:
         """Like `check`, for sites: neither the coordinator nor an administrator can pass for one."""
@@ -93,6 +99,12 @@ class Root:
         except (InvalidSignature, ValueError, TypeError):
             raise NodeRefused("the request carries no certificate of this federation") from None
         return holder
+
+
+def common_name(subject: x509.Name) -> str:
+    """The one name of a participant; empty where there is none, or several."""
+    names = [part.value for part in subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)]
+    return str(names[0]) if len(names) == 1 else ""
 
 
 def read_revoked(path: Path, root: x509.Certificate) -> frozenset[int]:

@@ -9,13 +9,16 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from ..certificate.signatures import ROOT_FILE
+from ..certificate.signatures import ROOT_FILE, common_name
 from ..core.errors import NodeFailed
 from ..federation.administrator import Federation, Patience, new_run
+from ..federation.authority import DAYS, Authority
 from ..federation.controls import check_server
 from ..federation.display import follow
+from ..federation.hardening import locate_storage
 from ..federation.job import ROW_PRICES, SECURE_FROM, JobArguments, RunSettings, write_job
-from ..federation.kit import admin_name, check_node_names, known_nodes, locate_storage, provision
+from ..federation.keys import PEM, key_fingerprint, read_request
+from ..federation.kit import admin_name, check_node_names, known_nodes, provision
 from ..federation.process import Member, ended_by_signal
 from ..federation.verifying import ask_for_statements
 from ..report.terminal import show_result
@@ -27,6 +30,7 @@ federation_app = typer.Typer(help="Nodes and coordinator on separate machines, o
 console = Console()
 
 Kit = Annotated[Path, typer.Argument(help="A kit made by `consentroid federation init`.")]
+AuthorityFolder = Annotated[Path, typer.Argument(help="The folder `authority` from `consentroid federation init`.")]
 Clusters = Annotated[int, typer.Option("-k", "--clusters", help="Number of clusters.")]
 Nodes = Annotated[str | None, typer.Option(help="Comma-separated nodes; default: all that the kit was made for.")]
 DomainOption = Annotated[
@@ -56,10 +60,14 @@ def init(
     directory: Annotated[Path, typer.Argument(help="New folder for the kits.")],
     nodes: Annotated[str, typer.Option(help="Comma-separated names of the nodes.")],
     server: Annotated[str, typer.Option(help="HOST or HOST:PORT at which the nodes reach the server.")] = "localhost",
+    request: Annotated[
+        list[Path] | None, typer.Option(help="NAME.csr of a node that made its own key (`node keys`). Repeat.")
+    ] = None,
 ) -> None:
     """Make keys, certificates and hardened kits for a server, an administrator and each node."""
     names = split(nodes)
-    kits = provision(names, server, directory)
+    requests = [read_request(path) for path in request or []]
+    kits = provision(names, server, directory, request or [])
     console.print(
         f"Kits for {len(names)} nodes, every control read back (mutual TLS, signed jobs, installed classes only):",
         highlight=False,
@@ -70,7 +78,56 @@ def init(
             f"  {kits.node(name)}  →  machine of '{name}':  consentroid node start {name} --data FILE", highlight=False
         )
     console.print(f"  {kits.admin}  →  yours:  consentroid federation fit admin -k 3 --out run", highlight=False)
-    console.print("Each kit holds a private key: hand it to its owner over a safe channel, and delete it here.")
+    console.print(f"  {kits.authority}  →  a safe place: signs, renews and revokes certificates", highlight=False)
+    for one in requests:
+        show_key(common_name(one.subject), key_fingerprint(one), "compare with its owner; the kit has no key")
+    console.print("Each other kit holds a private key: hand it to its owner over a safe channel, and delete it here.")
+
+
+def show_key(name: str, fingerprint: str, remark: str) -> None:
+    console.print(f"  key of '{name}' (SHA-256) {fingerprint}: {remark}", highlight=False, markup=False, soft_wrap=True)
+
+
+@federation_app.command("sign")
+def sign(
+    authority: AuthorityFolder,
+    request: Annotated[Path, typer.Argument(help="A signing request: NAME.csr from `consentroid node keys`.")],
+    out: Annotated[Path | None, typer.Option(help="Where the certificate goes; default: NAME.crt here.")] = None,
+    days: Annotated[int, typer.Option(min=1, max=3650, help="How long it is valid.")] = DAYS,
+    replace: Annotated[bool, typer.Option("--replace", help="Revoke the sender's earlier certificates.")] = False,
+) -> None:
+    """Sign a request of a server, administrator or node of this federation: a new key, or a renewal."""
+    root, asked = Authority(authority), read_request(request)
+    name = common_name(asked.subject)
+    earlier = root.issued_to(name)
+    made = root.issue(asked, days)
+    place = out or Path(f"{name}.crt")
+    place.write_bytes(made.public_bytes(PEM))
+    show_key(name, key_fingerprint(made), "compare with its owner before you hand the certificate out")
+    until = made.not_valid_after_utc.strftime("%Y-%m-%d")
+    console.print(f"Written: {place}, valid until {until}; `consentroid node certify KIT --certificate {place}` there.")
+    if replace:
+        _tell_revoked(root.revoke(earlier), len(earlier), name)
+
+
+@federation_app.command("revoke")
+def revoke(
+    authority: AuthorityFolder,
+    name: Annotated[str, typer.Argument(help="A server, administrator or node: all certificates issued to it.")],
+) -> None:
+    """Revoke certificates: what they sign counts no more, at every kit that has the new list."""
+    root = Authority(authority)
+    certificates = root.issued_to(name)
+    _tell_revoked(root.revoke(certificates), len(certificates), name)
+
+
+def _tell_revoked(path: Path, number: int, name: str) -> None:
+    console.print(
+        f"Revoked: {number} certificate(s) of '{name}'. Hand {path} to everybody; it counts once it is in the kit: "
+        "`consentroid node certify KIT --revoked revoked.pem`.",
+        highlight=False,
+        markup=False,
+    )
 
 
 @federation_app.command("serve")

@@ -10,16 +10,28 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from ..certificate.signatures import common_name
+from ..core.errors import InvalidInput
 from ..federation.approval import APPROVED, REFUSED, Approvals
 from ..federation.controls import check_site
-from ..federation.kit import set_private_table, site_name
+from ..federation.keys import (
+    install,
+    install_revoked,
+    key_fingerprint,
+    new_key,
+    read_certificate,
+    read_request,
+    request_for,
+    stem_of,
+)
+from ..federation.kit import check_node_names, set_private_table, site_name
 from ..federation.private_table import forget_prices, read_rows
 from ..federation.process import Member, ended_by_signal
 from ..federation.screen import SiteScreen, decide, log_table
 from ..federation.site_log import LOG_FILE, SiteLog
 from ..site.policy import Policy
 from ..warmup import prepare_solver
-from .federation import Kit, console, split
+from .federation import Kit, console, show_key, split
 
 node_app = typer.Typer(help="What runs on a data holder's machine.", no_args_is_help=True)
 Job = Annotated[str | None, typer.Argument(help="The job; default: the only one that waits.")]
@@ -83,6 +95,55 @@ def _serve(kit: Path, name: str, book: SiteLog, approvals: Approvals | None) -> 
             console.print(f"Stopping the node '{name}'.", markup=False)
             return
     raise typer.Exit(member.wait())
+
+
+@node_app.command("keys")
+def node_keys(
+    folder: Annotated[Path, typer.Argument(help="A new folder, or a kit whose key is to be renewed.")],
+    name: Annotated[str | None, typer.Option(help="The node's name; not needed for a kit.")] = None,
+) -> None:
+    """Make a private key and a request to sign it; only the request leaves this machine."""
+    if (folder / "startup").is_dir():
+        stem = stem_of(folder)
+        name = common_name(read_certificate(folder / "startup" / f"{stem}.crt").subject)
+        place, remedy = (
+            folder / "startup" / f"{stem}.key.new",
+            f"`consentroid node certify {folder} --certificate FILE`",
+        )
+    else:
+        if name is None:
+            raise InvalidInput("the new key needs the node's name; give --name")
+        check_node_names([name])
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        place, remedy = folder / "client.key", f"`consentroid node certify KIT --key {folder / 'client.key'}`"
+    if place.exists():
+        raise InvalidInput(f"{place} exists; it may be the key of a request that was sent: remove it to make another")
+    request = folder / f"{name}.csr"
+    request.write_bytes(request_for(name, new_key(place)))
+    show_key(name, key_fingerprint(read_request(request)), "tell it to who signs, by another way than the request")
+    console.print(f"Send {request} to who signs; {place} stays here. Then: {remedy}", highlight=False, markup=False)
+
+
+@node_app.command("certify")
+def node_certify(
+    kit: Kit,
+    certificate: Annotated[Path | None, typer.Option(help="The certificate that was signed.")] = None,
+    key: Annotated[Path | None, typer.Option(help="The private key it belongs to, if you made it elsewhere.")] = None,
+    revoked: Annotated[Path | None, typer.Option(help="The federation's new list of revoked certificates.")] = None,
+) -> None:
+    """Put a certificate, a key or a list of revoked certificates into a kit, also the server's or administrator's."""
+    if certificate is None and key is None and revoked is None:
+        raise InvalidInput("nothing to put in; give --certificate, --key or --revoked")
+    if revoked is not None:
+        console.print(f"{install_revoked(kit, revoked)} certificate(s) are revoked; from the next job on.")
+    if certificate is not None or key is not None:
+        made = install(kit, certificate, key)
+        until = made.not_valid_after_utc.strftime("%Y-%m-%d")
+        console.print(
+            f"The kit is that of '{common_name(made.subject)}', valid until {until}; restart what runs with it.",
+            highlight=False,
+            markup=False,
+        )
 
 
 @node_app.command("log")

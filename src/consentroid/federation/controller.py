@@ -21,6 +21,7 @@ from nvflare.apis.fl_context import FLContext
 from nvflare.apis.impl.controller import Controller
 from nvflare.apis.signal import Signal
 
+from ..certificate.signatures import Checker, Root, common_name
 from ..certificate.statements import STATEMENTS_FILE
 from ..core.errors import ConsentroidError, InvalidInput, NodeFailed
 from ..core.result import FitResult, Step
@@ -30,9 +31,10 @@ from ..report.files import Details, plain, step_as_dict, write_run
 from ..transport.checked import CheckedTransport
 from ..transport.journal import JournalTransport
 from .job import JobArguments
+from .keys import read_certificate
 from .preparing import prepare
 from .protocol import STATUS, Limits
-from .secure import SecureTransport
+from .secure import SecureTransport, check_sites
 from .signing import Signer
 from .transport import FlareTransport
 from .verification import CERTIFICATE_FILE, VerifyArguments, gather, is_verification, write_statements
@@ -88,14 +90,17 @@ class ConsentroidController(Controller):  # type: ignore[misc]
         directory.mkdir(parents=True, exist_ok=True)
         self._transport = _transport(arguments, fl_ctx)
         settings, domain, details = arguments.settings, arguments.domain, Details()
+        check = _checker(fl_ctx)
+        if not settings.secure:
+            check_sites(self._transport, check)
         if settings.scale != "none" or settings.impute:
-            masks = SecureTransport(self._transport, domain) if settings.secure else None
+            masks = SecureTransport(self._transport, domain, check=check) if settings.secure else None
             self._secure = masks
             recipe = prepare(self._transport, masks, settings.scale, settings.impute, domain, directory / RECIPE)
             domain, details = None if domain is None else recipe.transform.domain(domain), Details(recipe.as_dict())
         sites: Transport = self._transport
         if settings.secure:
-            sites = self._secure = SecureTransport(self._transport, domain, directory / SITES)
+            sites = self._secure = SecureTransport(self._transport, domain, directory / SITES, check)
         journal = JournalTransport(sites, directory / JOURNAL)
         log.info("run '%s': %d exchanges to replay", arguments.run, journal.resumable)
         result = run(
@@ -125,7 +130,7 @@ class ConsentroidController(Controller):  # type: ignore[misc]
             text = certificate.read_bytes()
         except OSError as error:
             raise InvalidInput(f"the job has no certificate ({error.strerror})") from None
-        write_statements(results / STATEMENTS_FILE, gather(self._transport, text))
+        write_statements(results / STATEMENTS_FILE, gather(self._transport, text, _checker(fl_ctx)))
 
     def _blame(self, error: ConsentroidError) -> dict[str, Any]:
         """Which node, why, and whether the run can go on once the node is back."""
@@ -158,6 +163,13 @@ def _transport(arguments: JobArguments | VerifyArguments, fl_ctx: FLContext) -> 
     signer = Signer.of_server(Path(fl_ctx.get_workspace().get_startup_kit_dir()))
     limits = Limits(**arguments.limits)
     return FlareTransport(fl_ctx.get_engine(), fl_ctx, arguments.nodes, signer.seal, arguments.run, limits)
+
+
+def _checker(fl_ctx: FLContext) -> Checker:
+    """Says who is a site, by the server's own kit: its root, its list of revoked certificates, its own name."""
+    startup = Path(fl_ctx.get_workspace().get_startup_kit_dir())
+    name = common_name(read_certificate(startup / "server.crt").subject)
+    return Root.read(startup).check_site(name)
 
 
 def _write_outcome(directory: Path, outcome: dict[str, Any]) -> None:

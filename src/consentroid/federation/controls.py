@@ -14,14 +14,17 @@ from typing import Any
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import serialization
 
-from ..core.errors import InvalidInput, SolverUnavailable
+from ..certificate.signatures import Root, common_name
+from ..core.errors import InvalidInput, NodeRefused, SolverUnavailable
 
 ENGINE = "2.9."  # the release that has class allow-list, signed jobs and the end of log streaming
 SITE_CLASS = "consentroid.federation.site.ConsentroidSite"
 SERVER_CLASS = "consentroid.federation.controller.ConsentroidController"
 NEVER = ("byoc", "shell_commands")  # rights that no role may have
 OPEN_TO_OTHERS = 0o077
+KEY = "private key"
 
 Check = Callable[[Path], str | None]  # the reason why a control is missing, or None
 
@@ -54,8 +57,9 @@ def require_engine() -> None:
             raise SolverUnavailable(f"NVIDIA FLARE {version} lacks {module}.{name}; install an unchanged {ENGINE}*")
 
 
-def check_site(kit: Path) -> None:
-    _check(kit, SITE)
+def check_site(kit: Path, has_key: bool = True) -> None:
+    """`has_key`: False for a kit whose node made its own key, before it is put in."""
+    _check(kit, SITE if has_key else {name: check for name, check in SITE.items() if name != KEY})
 
 
 def check_server(kit: Path) -> None:
@@ -153,8 +157,13 @@ def _chain(kit: Path, certificate: str, root: str, name: str) -> str | None:
         own.verify_directly_issued_by(issuer)
     except (InvalidSignature, ValueError, TypeError):
         return "its certificate was not issued by the federation's root"
-    named = [part.value for part in own.subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)]
-    return None if named == [name] else f"its certificate is not that of '{name}'"
+    if common_name(own.subject) != name:
+        return f"its certificate is not that of '{name}'"
+    try:
+        Root.read(kit / "startup").holder(own.public_bytes(serialization.Encoding.DER))
+    except (NodeRefused, InvalidInput) as error:
+        return str(error)
+    return None
 
 
 def _one_identity(kit: Path) -> str | None:
@@ -168,8 +177,14 @@ def _one_identity(kit: Path) -> str | None:
 
 def _private_key(file: str) -> Check:
     def check(kit: Path) -> str | None:
-        others = (kit / "startup" / file).stat().st_mode & OPEN_TO_OTHERS
-        return "other users can read the private key; run chmod 600 on it" if others else None
+        path = kit / "startup" / file
+        if not path.exists():
+            return "there is none; if you made your own, put it in with `consentroid node certify KIT --key FILE`"
+        if path.stat().st_mode & OPEN_TO_OTHERS:
+            return "other users can read the private key; run chmod 600 on it"
+        key = serialization.load_pem_private_key(path.read_bytes(), None)
+        own = x509.load_pem_x509_certificate(path.with_suffix(".crt").read_bytes())
+        return None if key.public_key() == own.public_key() else "the private key is not that of the certificate"
 
     return check
 
@@ -197,7 +212,7 @@ SITE: dict[str, Check] = {
     "no code, no shell": _rights,
     "mutual TLS": _site_mutual_tls,
     "a named server": _one_identity,
-    "private key": _private_key("client.key"),
+    KEY: _private_key("client.key"),
 }
 SERVER: dict[str, Check] = {
     "installed classes only": _allow_list(SERVER_CLASS),
@@ -205,6 +220,6 @@ SERVER: dict[str, Check] = {
     "no log streaming": _no_received_logs,
     "no code, no shell": _rights,
     "mutual TLS": _server_mutual_tls,
-    "private key": _private_key("server.key"),
+    KEY: _private_key("server.key"),
     "own storage": _own_storage,
 }

@@ -1,14 +1,7 @@
-"""Provision a federation and harden its kits.
+"""Provision a federation: a kit for each participant, with keys and certificates from FLARE, hardened and read back.
 
-`provision` asks FLARE for one kit a participant (keys, certificates, addresses) and then closes what FLARE leaves open
-by default. After that a site
-
-* runs installed classes only: code shipped with a job is refused (`byoc: none` for every role, administrators
-  included), and so is any component outside the allow-list;
-* streams no logs to the server (tracebacks can hold private values) and offers no shell commands to administrators.
-
-The site's own `local/` folder holds these rules, so neither the server nor an administrator can relax them. At the end
-everything is read back (`controls.py`): unless each control is there, nothing is handed out.
+Unless each control is found in every kit (`controls.py`), nothing is handed out. The root key goes to a folder of its
+own (`authority.py`). What a kit says of its owner is read here, too.
 """
 
 from __future__ import annotations
@@ -19,41 +12,28 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from cryptography import x509
+
+from ..certificate.signatures import REVOKED_FILE, common_name
 from ..core.errors import InvalidInput
-from ..site.policy import Policy
-from .controls import SERVER_CLASS, SITE_CLASS, check_server, check_site, require_engine
+from ..core.names import visible
+from .authority import Authority
+from .controls import check_server, check_site, require_engine
+from .hardening import harden_server, harden_site, write_json
+from .keys import PEM, read_request
 
 DATA_FILE = "consentroid.json"  # in a kit's local/: a site's private table; the administrator's list of nodes
 ADMIN = "admin@consentroid.org"
 ORGANISATION = "consentroid"
 DEFAULT_PORT = 8002
+ROOT_DAYS = 3650  # certificates end within a year, and are renewed under the same root
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,62}")
-RESERVED = {"server", "admin", "nodes", "all", "client", "localhost"}
-
-# Every right that FLARE knows, granted one by one: "any" for a role would include code shipped with a job.
-RIGHTS: dict[str, str] = {
-    "submit_job": "any",
-    "clone_job": "any",
-    "manage_job": "any",
-    "download_job": "any",
-    "view": "any",
-    "operate": "any",
-    "app_command": "any",  # asks the coordinator for its status
-    "shell_commands": "none",
-    "byoc": "none",
-    "server-predeployed-flwr": "none",
-}
-ROLES: dict[str, dict[str, str]] = {
-    "project_admin": RIGHTS,
-    "lead": RIGHTS | {"clone_job": "n:submitter", "manage_job": "n:submitter", "download_job": "n:submitter"},
-    "org_admin": dict.fromkeys(RIGHTS, "none") | {"view": "any", "operate": "o:site"},
-    "member": {"view": "any"},
-}
+RESERVED = {"server", "admin", "nodes", "authority", "all", "client", "localhost"}
 
 
 @dataclass(frozen=True)
@@ -69,6 +49,10 @@ class Kits:
     @property
     def admin(self) -> Path:
         return self.root / "admin"
+
+    @property
+    def authority(self) -> Path:
+        return self.root / "authority"
 
     def node(self, name: str) -> Path:
         return self.root / "nodes" / name
@@ -97,9 +81,13 @@ def parse_server(text: str) -> tuple[str, int]:
     return host, int(port) if port else DEFAULT_PORT
 
 
-def provision(nodes: Sequence[str], server: str, directory: Path) -> Kits:
-    """Create keys, certificates and hardened kits for a server, an administrator and each node."""
+def provision(nodes: Sequence[str], server: str, directory: Path, requests: Sequence[Path] = ()) -> Kits:
+    """Create keys, certificates and hardened kits for a server, an administrator and each node.
+
+    A node that sent a signing request keeps its key to itself: its kit has the certificate for it, and no key.
+    """
     names, (host, port) = check_node_names(nodes), parse_server(server)
+    asked = _by_name(requests, names)
     if host.lower() in {name.lower() for name in names}:
         raise InvalidInput(f"node '{host}' has the server's name; choose another, certificates go by names")
     if directory.exists() and any(directory.iterdir()):
@@ -115,19 +103,51 @@ def provision(nodes: Sequence[str], server: str, directory: Path) -> Kits:
         shutil.move(made / ADMIN, kits.admin)
         for name in names:
             shutil.move(made / name, kits.node(name))
+        authority = _authority(kits, names, Path(temporary, "workspace", ORGANISATION, "state", "cert.json"))
+    for name, request in asked.items():
+        unused = authority.issued_to(name)
+        certificate = authority.issue(request)
+        authority.revoke(unused)  # its key was made here and is thrown away
+        (kits.node(name) / "startup" / "client.crt").write_bytes(certificate.public_bytes(PEM))
+        (kits.node(name) / "startup" / "client.key").unlink()
+    for kit in (kits.server, kits.admin, *map(kits.node, names)):
+        shutil.copyfile(authority.folder / REVOKED_FILE, kit / "startup" / REVOKED_FILE)
     harden_server(kits.server)
-    _write(kits.admin / "local" / DATA_FILE, {"nodes": list(names)})
+    write_json(kits.admin / "local" / DATA_FILE, {"nodes": list(names)})
     for name in names:
         harden_site(kits.node(name))
     _protect(directory)
     try:
         check_server(kits.server)
         for name in names:
-            check_site(kits.node(name))
+            check_site(kits.node(name), has_key=name not in asked)
     except InvalidInput:
         shutil.rmtree(directory)  # kits that are not closed are not handed out
         raise
     return kits
+
+
+def _by_name(paths: Sequence[Path], names: Sequence[str]) -> dict[str, x509.CertificateSigningRequest]:
+    requests: dict[str, x509.CertificateSigningRequest] = {}
+    for path in paths:
+        request = read_request(path)
+        name = common_name(request.subject)
+        if name not in names or name in requests:
+            raise InvalidInput(f"the request {path} is for '{visible(name)}'; give one for each of {', '.join(names)}")
+        requests[name] = request
+    return requests
+
+
+def _authority(kits: Kits, names: Sequence[str], state: Path) -> Authority:
+    """The root key that the engine made, kept apart from all kits."""
+    try:
+        told = json.loads(state.read_text())
+        root, key = str(told["root_cert"]).encode(), str(told["root_pri_key"]).encode()
+    except (OSError, ValueError, KeyError) as error:
+        raise InvalidInput(f"FLARE left no root key ({type(error).__name__}); use an unchanged release") from None
+    issued = [kits.server / "startup" / "server.crt", kits.admin / "startup" / "client.crt"]
+    issued += [kits.node(name) / "startup" / "client.crt" for name in names]
+    return Authority.found(kits.authority, root, key, issued)
 
 
 def _project(nodes: Sequence[str], host: str, port: int) -> dict[str, Any]:
@@ -138,7 +158,7 @@ def _project(nodes: Sequence[str], host: str, port: int) -> dict[str, Any]:
     builders: tuple[tuple[str, dict[str, Any]], ...] = (
         ("workspace.WorkspaceBuilder", {}),
         ("static_file.StaticFileBuilder", {"config_folder": "config", "scheme": "tcp", "require_signed_jobs": True}),
-        ("cert.CertBuilder", {}),
+        ("cert.CertBuilder", {"root_valid_days": ROOT_DAYS}),
         ("signature.SignatureBuilder", {}),
     )
     return {
@@ -159,71 +179,6 @@ def _run_provisioning(project: Path, workspace: Path) -> None:
         raise InvalidInput(f"FLARE could not provision the federation: {' '.join(tail)}")
 
 
-def harden_site(kit: Path) -> None:
-    """Write the site's own rules; also for a site of an existing deployment that runs nothing else."""
-    resources = _default(kit, "resources.json")
-    resources |= {
-        "class_list_enforcement_mode": "enforce",
-        "class_allow_list": [SITE_CLASS],
-        "allow_log_streaming": False,
-    }
-    resources["components"] = [c for c in resources["components"] if c["id"] != "site_log_streamer"]
-    resources["class_allow_list"] += [c["path"] for c in resources["components"]]
-    _write(kit / "local" / "resources.json", resources)
-    _write(kit / "local" / "authorization.json", {"format_version": "1.0", "permissions": ROLES})
-    Policy().write(kit / "local")  # the site's owner may change it
-    log_to_one_file(kit)
-
-
-def log_to_one_file(kit: Path) -> None:
-    """The engine writes four log files and as many for each job; everything goes to `process.log` instead."""
-    config = _default(kit, "log_config.json")
-    console = dict(config["handlers"]["consoleHandler"]) | {"formatter": "baseFormatter"}
-    config["handlers"] = {"consoleHandler": console}
-    for logger in config["loggers"].values():
-        if "handlers" in logger:
-            logger["handlers"] = ["consoleHandler"]
-    _write(kit / "local" / "log_config.json", config)
-
-
-def harden_server(kit: Path) -> None:
-    """Our classes only, one job at a time, and no logs received."""
-    resources = _default(kit, "resources.json")
-    for component in resources["components"]:
-        if component["id"] == "job_scheduler":
-            # a job waits until all of its nodes are there; the administrator's patience limits that, not a count
-            component["args"] = {
-                "max_jobs": 1,
-                "max_schedule_count": 10**6,
-                "min_schedule_interval": 1.0,
-                "max_schedule_interval": 5.0,
-            }
-    resources["components"] = [c for c in resources["components"] if c["id"] != "log_receiver"]
-    snapshots = resources["snapshot_persistor"]
-    installed = [c["path"] for c in resources["components"]]
-    installed += [snapshots["path"], snapshots["args"]["storage"]["path"]]
-    resources |= {"class_list_enforcement_mode": "enforce", "class_allow_list": [SERVER_CLASS, *installed]}
-    _write(kit / "local" / "resources.json", resources)
-    _write(kit / "local" / "authorization.json", {"format_version": "1.0", "permissions": ROLES})
-    log_to_one_file(kit)
-    locate_storage(kit)
-
-
-def locate_storage(kit: Path) -> None:
-    """Keep jobs inside the kit, wherever it is now; FLARE's default folder is shared by all servers of a machine."""
-    try:
-        resources = json.loads((kit / "local" / "resources.json").read_text())
-        storage = kit.resolve() / "storage"
-        resources["snapshot_persistor"]["args"]["storage"]["args"]["root_dir"] = str(storage / "snapshots")
-        manager = next(c for c in resources["components"] if c["id"] == "job_manager")
-        manager["args"]["uri_root"] = str(storage / "jobs")
-    except (OSError, KeyError, ValueError, StopIteration):
-        raise InvalidInput(
-            f"{kit} is not a server's kit; `consentroid federation init DIR` writes one to DIR/server"
-        ) from None
-    _write(kit / "local" / "resources.json", resources)
-
-
 def set_private_table(
     kit: Path, data: Path | str, columns: Sequence[str] | None = None, weights: str | None = None
 ) -> None:
@@ -232,7 +187,7 @@ def set_private_table(
         raise InvalidInput(f"{kit} is not a node's kit; `consentroid federation init` writes them to DIR/nodes/NAME")
     place = str(data) if "://" in str(data) else str(Path(data).resolve())
     told = {"data": place, "columns": list(columns) if columns else None, "weights": weights}
-    _write(kit / "local" / DATA_FILE, told)
+    write_json(kit / "local" / DATA_FILE, told)
     (kit / "local" / DATA_FILE).chmod(0o600)
 
 
@@ -259,14 +214,6 @@ def site_name(kit: Path) -> str:
         return str(json.loads((kit / "startup" / "fed_client.json").read_text())["client"]["fqsn"])
     except (OSError, KeyError, ValueError):
         raise InvalidInput(f"{kit} is not a node's kit; `consentroid federation init` makes them") from None
-
-
-def _default(kit: Path, name: str) -> dict[str, Any]:
-    return dict(json.loads((kit / "local" / f"{name}.default").read_text()))
-
-
-def _write(path: Path, content: Mapping[str, Any]) -> None:
-    path.write_text(json.dumps(content, indent=2) + "\n")
 
 
 def _protect(directory: Path) -> None:

@@ -17,8 +17,9 @@ import msgpack
 import numpy as np
 
 from ..certificate.document import Certificate
+from ..certificate.signatures import Checker
 from ..core.arrays import Array
-from ..core.errors import InvalidInput, MalformedMessage, NodeFailed
+from ..core.errors import InvalidInput, MalformedMessage, NodeFailed, NodeRefused
 from ..core.problem import Domain
 from ..core.result import SiteShare
 from ..protocol import codec
@@ -38,11 +39,19 @@ log = logging.getLogger(__name__)
 class SecureTransport:
     """Wraps the sites' transport; keys are agreed on before the first query of a job."""
 
-    def __init__(self, sites: FlareTransport, domain: Domain | None, notes: Path | None = None) -> None:
-        """`notes` keeps the sites' names and numbers of rows for a job that resumes and hears no descriptions."""
+    def __init__(
+        self,
+        sites: FlareTransport,
+        domain: Domain | None,
+        notes: Path | None = None,
+        check: Checker | None = None,
+    ) -> None:
+        """`notes` keeps the sites' names and numbers of rows for a job that resumes and hears no descriptions; `check`
+        says whether a key was signed by a site of the federation, also to the coordinator."""
         self._sites = sites
         self._domain = domain
         self._notes = notes
+        self._check = check
         self._unmasking: Unmasking | None = None
         self.shares, self.price_files = _read_notes(notes)
         self.culprit: Failure | None = None  # the site whose failure was reported last
@@ -86,15 +95,12 @@ class SecureTransport:
 
     def agree(self) -> Failure | None:
         """Collect every site's signed key, relay all of them; a failure if a site does not take part."""
-        sides = None if self._domain is None else [self._domain.lower.tolist(), self._domain.upper.tolist()]
         hellos: list[Hello] = []
-        for node, answer in self._ask(HELLO, bytes(msgpack.packb(sides))):
+        for node, answer in self._ask(HELLO, greeting(self._domain)):
             try:
-                hellos.append(Hello.unpacked(unpacked(answer)))
-            except MalformedMessage:
-                return self._failed(node, answer, "sent no key for masks")
-            if hellos[-1].site != node:
-                return self._failed(node, answer, "sent a key for masks under another name")
+                hellos.append(read_hello(node, answer, self._check))
+            except NodeFailed as error:
+                return self._failed(node, answer, error.reason)
         hellos.sort(key=lambda hello: hello.site)
         for node, answer in self._ask(PEERS, bytes(msgpack.packb([hello.packed() for hello in hellos]))):
             if answer != MET:
@@ -182,6 +188,35 @@ class SecureTransport:
         self.culprit = failure
         late = failure.reason.startswith(OUT_OF_STEP)
         return replace(failure, node=ALL, reason=failure.reason if late else f"site '{node}': {failure.reason}")
+
+
+def greeting(domain: Domain | None) -> bytes:
+    """Asks for a site's key: the content of a `HELLO`."""
+    return bytes(msgpack.packb(None if domain is None else [domain.lower.tolist(), domain.upper.tolist()]))
+
+
+def read_hello(node: str, answer: bytes | Failure, check: Checker | None = None) -> Hello:
+    try:
+        hello = Hello.unpacked(unpacked(answer))
+    except MalformedMessage:
+        failure = told_failure(node, answer)
+        raise NodeFailed(node, failure.reason if failure is not None else "sent no key for masks") from None
+    if hello.site != node:
+        raise NodeFailed(node, "sent a key for masks under another name")
+    try:
+        if check is not None:
+            check(hello.certificate, hello.site, hello.statement(), hello.signature)
+    except NodeRefused as refusal:
+        raise NodeFailed(node, str(refusal)) from None
+    return hello
+
+
+def check_sites(sites: FlareTransport, check: Checker) -> None:
+    """Before open sums: every site signs that it is one; masked sums begin with the same. The domain is no domain: it
+    keeps the sites from telling how large their values are."""
+    content = greeting(Domain(np.zeros(1), np.ones(1)))
+    for node, answer in zip(sites.nodes, sites.ask(HELLO, [content] * len(sites.nodes)), strict=True):
+        read_hello(node, answer, check)
 
 
 def _read_notes(notes: Path | None) -> tuple[tuple[SiteShare, ...], dict[str, str]]:

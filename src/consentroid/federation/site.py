@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
+from cryptography.hazmat.primitives import serialization
 from nvflare.apis.event_type import EventType
 from nvflare.apis.executor import Executor
 from nvflare.apis.fl_constant import FLContextKey, ReturnCode
@@ -17,17 +18,21 @@ from nvflare.apis.job_def import JobMetaKey
 from nvflare.apis.shareable import Shareable, make_reply
 from nvflare.apis.signal import Signal
 
-from ..core.errors import InvalidInput
+from ..certificate.signatures import Root
+from ..core.errors import InvalidInput, NodeRefused
 from ..core.names import visible
 from ..site.masks import SiteMasks
 from ..site.policy import Policy
 from .answering import Answering
 from .approval import Approvals
 from .desk import Desk, serve
+from .keys import read_certificate
 from .private_table import PrivateTable
 from .protocol import TOPIC
 from .signing import Gate, Signer
 from .site_log import LOG_FILE, SiteLog
+
+SUBMITTER = ".__nvfl_submitter.crt"  # the engine puts it into every folder of a signed job
 
 log = logging.getLogger(__name__)
 
@@ -64,6 +69,7 @@ def open_desk(fl_ctx: FLContext) -> Desk:
     startup = Path(workspace.get_startup_kit_dir())
     name, job = str(fl_ctx.get_identity_name()), str(fl_ctx.get_job_id())
     gate, signer = Gate.of_site(startup, name, job), Signer.of_site(startup)
+    check_submitters(Root.read(startup), Path(workspace.get_app_dir(job)))
     policy, approvals = Policy.read(local), Approvals(kit)
     answering = Answering(
         site=name,
@@ -76,6 +82,15 @@ def open_desk(fl_ctx: FLContext) -> Desk:
         signer=signer,
     )
     return Desk(gate, answering, waiting=lambda: approvals.waiting)
+
+
+def check_submitters(root: Root, app: Path) -> None:
+    """Whoever signed the job (the engine has checked its signatures) must not be revoked; the engine knows no list."""
+    for path in app.rglob(SUBMITTER):
+        try:
+            root.holder(read_certificate(path).public_bytes(serialization.Encoding.DER))
+        except NodeRefused as refusal:
+            raise InvalidInput(f"who submitted the job may not: {refusal}") from None
 
 
 def _submitter(fl_ctx: FLContext) -> str:

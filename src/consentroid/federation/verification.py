@@ -16,6 +16,7 @@ from typing import Any
 
 from ..certificate.document import Certificate
 from ..certificate.reading import certificate_from, parse_json
+from ..certificate.signatures import Checker
 from ..certificate.statements import Statements
 from ..core.errors import CertificateInvalid, InvalidInput, NodeFailed
 from ..core.problem import Domain
@@ -56,13 +57,13 @@ def is_verification(raw: Any) -> bool:
     return isinstance(raw, Mapping) and "verify" in raw
 
 
-def gather(sites: FlareTransport, text: bytes) -> Statements:
+def gather(sites: FlareTransport, text: bytes, check: Checker | None = None) -> Statements:
     """The statements of all sites over one certificate; `NodeFailed` names the site that gave none, and why."""
     certificate = _read(text)
     if tuple(sites.nodes) != certificate.sites:
         raise InvalidInput("the job's nodes are not the certificate's sites")
     if len(sites.nodes) > 1:
-        masks = SecureTransport(sites, Domain(certificate.domain[0], certificate.domain[1]))
+        masks = SecureTransport(sites, Domain(certificate.domain[0], certificate.domain[1]), check=check)
         failed = masks.agree()
         if failed is not None:
             culprit = masks.culprit or failed
