@@ -263,3 +263,18 @@ def test_large_problems_are_as_large_as_their_names() -> None:
     _, read, k, _ = profile.large_cases()[3]
     assert k == 4
     assert sum(len(rows) for rows in read().values()) == 2_000
+
+
+def test_published_problems_go_on_where_they_stopped(data: Path, tmp_path: Path) -> None:
+    out = tmp_path / "p.json"
+    command = ["bench", "published", "--data", str(data), "--out", str(out), "--json", "--resume"]
+    first = CliRunner().invoke(app, [*command, "--only", "pr299:2"])
+    assert first.exit_code == 0, first.output
+    both = CliRunner().invoke(app, [*command, "--only", "pr299:2,glass:3"])
+    assert both.exit_code == 0, both.output
+    before, after = json.loads(first.stdout), json.loads(both.stdout)
+    assert [one["problem"]["n_clusters"] for one in after["problems"]] == [2, 3]
+    assert after["problems"][0] == before["problems"][0]
+    other = CliRunner().invoke(app, [*command, "--time-limit", "7"])
+    assert isinstance(other.exception, InvalidInput)
+    assert "holds no published problems with --time-limit 7" in str(other.exception)

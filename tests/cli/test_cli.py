@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from consentroid import __version__
-from consentroid.cli.main import COMMANDS, main
+from consentroid.cli.main import COMMANDS
 from consentroid.data.datasets import penguins
 
 RESULT_FIELDS = {
@@ -223,57 +223,6 @@ def test_generated_classes_replay_and_nearest_is_not_certified(tmp_path: Path) -
     assert not any(record["certified"] for record in json.loads((tmp_path / "replay.json").read_text()))
 
 
-SECRET_URL = "postgresql+psycopg://me:Kx7@host/db"
-
-
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (("fit", "--node", "a", "-k", 2), "--node 'a' must have the form NAME=FILE"),
-        (("fit", "--node", "a=missing.csv", "-k", 2), "no such file"),
-        (("fit", "--node", "a[/b]=x.csv", "-k", 2), "the site name 'a[/b]' has the character '['"),
-        (("fit", "--node", "a\x1b=x.csv", "-k", 2), "the site name 'a\\x1b' has"),
-        (("fit", "--node", "a=x.csv", "--node", "a=y.csv", "-k", 2), "two files are given for site 'a'"),
-        (("fit", "--node", SECRET_URL, "-k", 2), "give the site a name"),
-        (("fit", "--node", SECRET_URL + "?a=b#t", "-k", 2), "give the site a name"),
-        (("fit", "--node", f"a={SECRET_URL}", "-k", 2), "must end in #TABLE"),
-        (("fit", "--node", "a=x.csv", "-k", 2, "--method", "newton"), "'newton' is not one of 'row-prices'"),
-        (("fit", "--node", "a=x.csv", "-k", 2, "--scale", "log"), "is not one of 'none', 'standard', 'minmax'"),
-        (("predict", "nowhere", "--node", "a=x.csv"), "result.json' is missing; give the folder"),
-        (("select-k", "--node", "a=x.csv", "--from", 5, "--to", 2), "must be an increasing range"),
-        (("compare", "--node", "a=x.csv", "-k", 2, "--out", "/proc/nowhere"), "cannot write"),
-        (("replay",), "--instances DIR or --generate"),
-        (("replay", "--instances", "nowhere"), "does not exist"),
-        (("replay", "--generate", "3X"), "not a class"),
-        (("replay", "--generate", "2N2D2K", "--methods", "newton"), "unknown method 'newton'"),
-        (("replay", "--generate", "2N2D2K", "--out", "/proc/nowhere/x.json"), "cannot write"),
-        (("report", "nowhere"), "nowhere"),
-        (("bench", "solvers", "--instances", "nowhere"), "does not exist"),
-        (("verify", "nowhere.json"), "nowhere.json"),
-        (("fitt",), "No such command 'fitt'"),
-    ],
-)
-def test_bad_input_is_one_sentence_without_a_traceback(
-    arguments: tuple[object, ...],
-    says: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "argv", ["consentroid", *map(str, arguments)])
-    with pytest.raises(SystemExit) as left:
-        main()
-    told = capsys.readouterr()
-    assert left.value.code == 2, told.err
-    assert says in " ".join(told.err.split())
-    assert "Traceback" not in told.err + told.out
-    assert "Kx7" not in told.err + told.out
-    assert "\x1b" not in told.err
-    assert told.out == ""
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_too_many_clusters_are_named(files: Path, tmp_path: Path) -> None:
     done = consentroid("fit", *node_options(files), "-k", 99, "--out", tmp_path)
     assert done.returncode == 2
@@ -290,24 +239,6 @@ def test_help_lists_every_command_and_imports_none() -> None:
     loaded = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True).stdout.split()
     assert not {"numpy", "scipy", "sklearn", "numba", "matplotlib", "rich", "narwhals"} & set(loaded)
     assert consentroid("--version").stdout == f"consentroid {__version__}\n"
-
-
-@pytest.mark.parametrize("name", COMMANDS)
-def test_every_command_has_help_with_one_meaning_of_json(name: str) -> None:
-    from typer.main import get_command
-
-    from consentroid.cli.main import app
-
-    def leaves(command: Any) -> list[Any]:
-        parts = getattr(command, "commands", {})
-        return [leaf for part in parts.values() for leaf in leaves(part)] if parts else [command]
-
-    group: Any = get_command(app)
-    for leaf in leaves(group.get_command(None, name)):
-        assert leaf.help
-        for option in leaf.params:
-            if "--json" in option.opts:
-                assert option.is_flag, f"{name}: --json takes a value"
 
 
 def test_choices_are_completed() -> None:

@@ -14,8 +14,8 @@ GOOD = {"a": [[0.0, 0.0], [1.0, 0.0]], "b": [[2.0, 2.0]]}
 @pytest.mark.parametrize(
     ("rows", "k", "says"),
     [
-        ({"a": [[0.0], [float("nan")]]}, 1, ["'a'", "row 1", "nan"]),
-        ({"a": [[0.0], [float("inf")]]}, 1, ["'a'", "row 1", "inf"]),
+        ({"a": [[0.0], [float("nan")]]}, 1, ["'a'", "row 2", "nan"]),
+        ({"a": [[0.0], [float("inf")]]}, 1, ["'a'", "row 2", "inf"]),
         ({"a": [[0.0]], "b": np.empty((0, 1))}, 1, ["'b'", "no rows"]),
         ({"a": [[0.0, 1.0]], "b": [[0.0]]}, 1, ["'b'", "1 features", "'a'", "2"]),
         (GOOD, 0, ["n_clusters=0", "at least 1"]),
@@ -35,7 +35,7 @@ def test_bad_rows_are_named(rows, k, says):
 
 
 def test_rows_outside_a_given_domain_are_named():
-    with pytest.raises(InvalidInput, match=r"node 'b': row 0 has 2 in feature 0, outside the domain \[0, 1\]"):
+    with pytest.raises(InvalidInput, match=r"node 'b': row 1 has 2 in feature 0, outside the domain \[0, 1\]"):
         Problem.checked(GOOD, 2, Domain(np.zeros(2), np.ones(2)))
 
 

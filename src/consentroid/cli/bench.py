@@ -18,14 +18,18 @@ if TYPE_CHECKING:
 
     from ..bench.grids import Grid
 
-bench_app = typer.Typer(help="Measure the engine: figures asked for, published problems, growth.", no_args_is_help=True)
+bench_app = typer.Typer(
+    help="Measure the engine: figures asked for, published problems, growth.",
+    no_args_is_help=True,
+    add_completion=False,
+)
 
 OutOption = Annotated[Path | None, typer.Option(help="File for the figures as JSON.")]
 DataOption = Annotated[
     Path | None, typer.Option(help="Folder of the published data sets; what is not there is skipped.")
 ]
 InstancesOption = Annotated[Path | None, typer.Option(help="Folder with the paper's .jld2 or .npz instances.")]
-LimitOption = Annotated[float, typer.Option(help="Seconds allowed to one run.")]
+LimitOption = Annotated[float, typer.Option(help="Seconds allowed to one run.")]  # --time-limit, as everywhere
 PlotsOption = Annotated[Path | None, typer.Option(help="Draw here.")]
 
 
@@ -33,7 +37,7 @@ PlotsOption = Annotated[Path | None, typer.Option(help="Draw here.")]
 def figures(
     data: DataOption = None,
     instances: InstancesOption = None,
-    limit: LimitOption = 60.0,
+    time_limit: LimitOption = 60.0,
     out: OutOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -50,7 +54,7 @@ def figures(
     _check_out(out)
     held: list[Any] = []
     with Watch(figures.count(data), messages) as watch:
-        for one in figures.check_all(data, instances, limit, watch):
+        for one in figures.check_all(data, instances, time_limit, watch):
             held.append(one)
             _keep(out, figures.document(held))
     _finish(figures.document(held), [figures.grid_of(held)], figures.summary(held), as_json, watch.interrupted)
@@ -59,15 +63,16 @@ def figures(
 @bench_app.command("published")
 def published(
     data: Annotated[Path, typer.Option(help="Folder of the published data sets and published.csv.")],
-    limit: LimitOption = 60.0,
+    time_limit: LimitOption = 60.0,
     only: Annotated[str | None, typer.Option(help="Only these, as in glass,pr299:8.")] = None,
     out: OutOption = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Keep what is in --out, and solve only the rest.")] = False,
     plots: PlotsOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Problems of the published exact solvers: ours beside SOS-SDP and CG+DCA; every certificate is checked.
 
-    Example: consentroid bench published --data DIR --limit 60 --out published.json --plots plots
+    Example: consentroid bench published --data DIR --time-limit 60 --out published.json --plots plots
     """
     from ..bench import published
     from ..bench.figures import check_folder
@@ -77,19 +82,38 @@ def published(
     check_folder(data, "--data")
     _check_out(out, plots)
     problems = published.problems_in(data, listed(only))
-    solved: list[Any] = []
+    solved: list[Any] = _solved_before(out, time_limit) if resume else []
+    known = {one.problem.name for one in solved}
+    remaining = [problem for problem in problems if problem.name not in known]
     missing: list[str] = []
-    with Watch(len(problems), messages, checker=True) as watch:
-        for one in published.solve_all(data, problems, limit, watch):
+    with Watch(len(remaining), messages, checker=True) as watch:
+        for one in published.solve_all(data, remaining, time_limit, watch):
             if isinstance(one, published.SolvedProblem):
                 solved.append(one)
-                _keep(out, published.document(solved, missing, limit))
+                _keep(out, published.document(solved, missing, time_limit))
             else:
                 missing.append(str(one))
-    told = published.document(solved, missing, limit)
+    told = published.document(solved, missing, time_limit)
     _draw(plots, messages, lambda folder: [published.draw(solved, folder / "published.png")])
     said = [*published.summary(solved), *(f"Skipped: {reason}" for reason in missing)]
     _finish(told, [published.grid_of(solved)], said, as_json, watch.interrupted)
+
+
+def _solved_before(out: Path | None, time_limit: float) -> list[Any]:
+    """What an interrupted measurement left; with another time limit it would not compare."""
+    from ..bench import published
+    from ..core.errors import InvalidInput
+    from ..report.files import read_json
+
+    if out is None:
+        raise InvalidInput("--resume goes on from the figures in --out; give the file")
+    if not out.exists():
+        return []
+    again = "choose another --out, or leave --resume out to measure all again"
+    told = read_json(out, again)
+    if told.get("bench") != "published" or told.get("time_limit") != time_limit:
+        raise InvalidInput(f"'{out}' holds no published problems with --time-limit {time_limit:g}; {again}")
+    return published.solved_in(told)
 
 
 @bench_app.command("growth")
@@ -97,8 +121,8 @@ def growth(
     curves: Annotated[str, typer.Option(help="Comma-separated: rows, features, clusters, sites.")] = (
         "rows,features,clusters,sites"
     ),
-    sizes: Annotated[int | None, typer.Option(help="Only the first so many sizes of each curve.")] = None,
-    limit: LimitOption = 120.0,
+    sizes: Annotated[int | None, typer.Option(min=1, help="Only the first so many sizes of each curve.")] = None,
+    time_limit: LimitOption = 120.0,
     out: OutOption = None,
     plots: PlotsOption = None,
     as_json: JsonOption = False,
@@ -121,7 +145,7 @@ def growth(
     points: list[Any] = []
     total = sum(len(curve.sizes[:sizes]) for curve in growth.CURVES if curve.name in chosen)
     with Watch(total, messages) as watch:
-        for point in growth.grow_all(chosen, sizes, limit, watch):
+        for point in growth.grow_all(chosen, sizes, time_limit, watch):
             points.append(point)
             _keep(out, growth.document(points))
     _draw(plots, messages, lambda folder: growth.draw(points, folder))
@@ -132,7 +156,7 @@ def growth(
 def profile(
     data: DataOption = None,
     large: Annotated[bool, typer.Option("--large", help="Five large and hard mixtures instead.")] = False,
-    limit: LimitOption = 60.0,
+    time_limit: LimitOption = 60.0,
     out: OutOption = None,
     plots: PlotsOption = None,
     as_json: JsonOption = False,
@@ -153,7 +177,7 @@ def profile(
     missing: list[str] = []
     chosen = profile.large_cases() if large else profile.cases(data)
     with Watch(len(chosen), messages) as watch:
-        for one in profile.profile_all(chosen, limit, watch):
+        for one in profile.profile_all(chosen, time_limit, watch):
             if isinstance(one, Run):
                 runs.append(one)
                 _keep(out, profile.document(runs, missing, large))
@@ -211,7 +235,7 @@ def solvers(
     plots: Annotated[Path | None, typer.Option(help="Draw the growth curves here.")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="One minute in all.")] = False,
     minutes: Annotated[float | None, typer.Option(help="About so many minutes; default: to the end.")] = None,
-    limit: Annotated[
+    time_limit: Annotated[
         float | None, typer.Option(help="Seconds allowed to a MIQCP solve; at the limit its ratio is a lower limit.")
     ] = None,
     as_json: JsonOption = False,
@@ -224,15 +248,15 @@ def solvers(
     from ..bench.solvers import Effort, run_solver_bench
 
     effort = Effort.quick() if quick else Effort.full() if minutes is None else Effort.minutes(minutes)
-    if limit is not None:
-        effort = replace(effort, their_limit=limit)
+    if time_limit is not None:
+        effort = replace(effort, their_limit=time_limit)
     _told(lambda file, console: run_solver_bench(instances, file, plots, console, effort), out, as_json)
 
 
 @bench_app.command("rounds")
 def rounds(
     instances: Annotated[Path | None, typer.Option(help="Folder with instances, beside generated ones.")] = None,
-    seeds: Annotated[int, typer.Option(help="Generated problems for each number of nodes.")] = 3,
+    seeds: Annotated[int, typer.Option(min=1, help="Generated problems for each number of nodes.")] = 3,
     out: OutOption = None,
     plots: Annotated[Path | None, typer.Option(help="Draw rounds and traffic here.")] = None,
     as_json: JsonOption = False,

@@ -26,7 +26,9 @@ from .choices import Method, Scale, Solver, SymmetryRule, TopologyName
 from .inputs import parse_domain
 from .verify import judge_statements
 
-federation_app = typer.Typer(help="Nodes and coordinator on separate machines, on NVIDIA FLARE.", no_args_is_help=True)
+federation_app = typer.Typer(
+    help="Nodes and coordinator on separate machines, on NVIDIA FLARE.", no_args_is_help=True, add_completion=False
+)
 console = Console()
 
 Kit = Annotated[Path, typer.Argument(help="A kit made by `consentroid federation init`.")]

@@ -88,8 +88,6 @@ def fit(
         notify([f"the run in '{folder}' has proven this already, and it holds on these rows; nothing is left to do"])
         _tell(earlier.result, folder, as_json)
         return
-    if earlier is None:
-        clean_up(folder)
     known = parse_domain(domain)
     paper: dict[str, Any] = {}
     if method != Method.ROW_PRICES:
@@ -120,7 +118,8 @@ def fit(
             **paper,
         )
         result, kept = (result, False) if earlier is None else joined(earlier, result)
-        if not kept:
+        if not kept:  # only now does an earlier run go: a run that fails destroys nothing
+            clean_up(folder, keep=(scratch.name,))
             take_over_prices(scratch, folder)
     plain = prepared.recipe.scale == "none" and prepared.recipe.fill is None
     details = Details(

@@ -33,7 +33,7 @@ from ..site.policy import Policy
 from ..warmup import prepare_solver
 from .federation import Kit, console, show_key, split
 
-node_app = typer.Typer(help="What runs on a data holder's machine.", no_args_is_help=True)
+node_app = typer.Typer(help="What runs on a data holder's machine.", no_args_is_help=True, add_completion=False)
 Job = Annotated[str | None, typer.Argument(help="The job; default: the only one that waits.")]
 
 

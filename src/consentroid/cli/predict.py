@@ -32,7 +32,9 @@ class Labels:
 
 
 def predict(
-    run: Annotated[Path, typer.Argument(help="Folder that `consentroid fit` wrote, or its result.json.")],
+    run: Annotated[
+        Path, typer.Argument(metavar="RUN", help="Folder that `consentroid fit` wrote, or its result.json.")
+    ],
     node: NodeOption,
     out: Annotated[Path | None, typer.Option(help="File for the labels; default: standard output.")] = None,
     separator: SeparatorOption = None,

@@ -37,7 +37,7 @@ def replay(
     ] = SymmetryRule.ORDER,
     gap: Annotated[float | None, typer.Option(help="Stop at this gap instead of the method's own (0.0025).")] = None,
     node_seconds: Annotated[float, typer.Option(help="Longest turn of a node in one round.")] = 60.0,
-    limit: Annotated[int | None, typer.Option(help="Take only the first so many instances.")] = None,
+    first: Annotated[int | None, typer.Option(min=1, help="Take only the first so many instances.")] = None,
     only: Annotated[str | None, typer.Option(help="Only instances named like this, as in '2N2D*'.")] = None,
     out: Annotated[Path | None, typer.Option(help="File for one JSON record per instance and method.")] = None,
     plots_dir: Annotated[Path | None, typer.Option("--plots", help="Draw the paper's figures here.")] = None,
@@ -53,7 +53,7 @@ def replay(
     from ..report.files import check_writable, output_folder, to_json, write_text
     from .console import console, messages, print_json
 
-    problems = _instances(instances, generate_classes, seeds, radius, only)[:limit]
+    problems = _instances(instances, generate_classes, seeds, radius, only)[:first]
     chosen = listed(methods) or []
     if not chosen:
         raise InvalidInput("--methods is empty; give at least one, as in --methods btm,proof")

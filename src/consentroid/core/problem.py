@@ -53,7 +53,7 @@ class Domain:
         if outside.any():
             j, d = (int(i[0]) for i in np.nonzero(outside))
             raise InvalidInput(
-                f"node '{name}': row {j} has {points[j, d]:g} in feature {d}, outside the domain "
+                f"node '{name}': row {j + 1} has {points[j, d]:g} in feature {d}, outside the domain "
                 f"[{self.lower[d]:g}, {self.upper[d]:g}]; widen the domain or leave the row out"
             )
 
@@ -82,7 +82,7 @@ class NodeData:
         if not np.isfinite(rows).all():
             j, d = (int(i[0]) for i in np.nonzero(~np.isfinite(rows)))
             raise InvalidInput(
-                f"node '{name}': row {j} has {rows[j, d]} in feature {d}; impute or drop rows that are not finite"
+                f"node '{name}': row {j + 1} has {rows[j, d]} in feature {d}; impute or drop rows that are not finite"
             )
         try:
             mass = np.ones(len(rows)) if weights is None else np.array(weights, dtype=float)

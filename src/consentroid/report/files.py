@@ -83,13 +83,16 @@ def check_writable(path: Path | None) -> None:
 def clean_up(folder: Path, keep: Iterable[str] = (), *, prices: bool = True) -> None:
     """Remove what an earlier run left: nothing in the folder may speak of another run than `result.json` does.
 
-    Call it before a run; `prices=False` leaves the price files, which a run writes before its result.
+    Call it when a run is over and before its files are written; `prices=False` leaves the price files, which a run
+    writes before its result.
     """
     old = {*WRITTEN, *DERIVED, *OLD} | ({path.name for path in folder.glob("prices-*.npz")} if prices else set())
-    for name in old - set(keep):
+    keep = set(keep)
+    for name in old - keep:
         (folder / name).unlink(missing_ok=True)
     for scratch in folder.glob(f"{SCRATCH}*"):  # of a run that was killed
-        shutil.rmtree(scratch, ignore_errors=True)
+        if scratch.name not in keep:
+            shutil.rmtree(scratch, ignore_errors=True)
 
 
 def write_run(folder: Path | str, result: FitResult, details: Details | None = None) -> None:
@@ -214,7 +217,7 @@ def read_run(folder: Path | str) -> RunFiles:
     """The files of a run; the error says which is missing or broken."""
     folder = Path(folder)
     result = read_result(folder)
-    certificate = _read_json(folder / CERTIFICATE) if (folder / CERTIFICATE).exists() else None
+    certificate = read_json(folder / CERTIFICATE) if (folder / CERTIFICATE).exists() else None
     return RunFiles(folder, result, certificate, _read_trace(folder / TRACE))
 
 
@@ -222,7 +225,7 @@ def read_result(folder: Path | str) -> dict[str, Any]:
     """`result.json` of a run's folder, or that file itself."""
     path = Path(folder)
     path = path if path.is_file() else path / RESULT
-    result = _read_json(path)
+    result = read_json(path)
     if result.get("format") != FORMAT or result.get("version") != VERSION:
         raise InvalidInput(
             f"'{path}' is not a {FORMAT} file of version {VERSION}; run consentroid fit again with this version"
@@ -230,17 +233,18 @@ def read_result(folder: Path | str) -> dict[str, Any]:
     return result
 
 
-def _read_json(path: Path) -> dict[str, Any]:
+def read_json(path: Path, remedy: str = "run consentroid fit again", missing: str = MISSING_RUN) -> dict[str, Any]:
+    """A JSON object, or one sentence about what is there instead."""
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise InvalidInput(f"'{path}' is missing; {MISSING_RUN}") from None
+        raise InvalidInput(f"'{path}' is missing; {missing}") from None
     except OSError as error:
         raise InvalidInput(f"cannot read '{path}' ({error.strerror})") from None
     except ValueError as error:
-        raise InvalidInput(f"'{path}' is not JSON ({visible(str(error))}); run consentroid fit again") from None
+        raise InvalidInput(f"'{path}' is not JSON ({visible(str(error))}); {remedy}") from None
     if not isinstance(document, dict):
-        raise InvalidInput(f"'{path}' does not hold a JSON object; run consentroid fit again")
+        raise InvalidInput(f"'{path}' does not hold a JSON object; {remedy}")
     return document
 
 
