@@ -25,8 +25,9 @@ def leaves(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str
 EVERY = dict(leaves(get_command(app)))
 # Commands that print no result: nothing to have as JSON.
 WITHOUT_JSON = {
-    ("warmup",), ("federation", "init"), ("federation", "serve"), ("federation", "job"), ("node", "start"),
-    ("node", "approve"), ("node", "refuse"),
+    ("warmup",), ("federation", "init"), ("federation", "sign"), ("federation", "revoke"), ("federation", "serve"),
+    ("federation", "job"), ("node", "start"), ("node", "keys"), ("node", "certify"), ("node", "approve"),
+    ("node", "refuse"),
 }  # fmt: skip
 
 
@@ -103,11 +104,15 @@ WRONG: list[tuple[tuple[object, ...], str]] = [
     (("verify", "nowhere.json", "--node", "a"), "nowhere.json"),
     (("federation", "init", "kits", "--nodes", "a,a"), "node names a, a are not distinct"),
     (("federation", "init", "kits", "--nodes", ""), "needs at least one node"),
+    (("federation", "sign", "nowhere", "x.csr"), "'x.csr' is not a signing request"),
+    (("federation", "revoke", "nowhere", "x"), "no certificate was issued to 'x'"),
     (("federation", "serve", "nowhere"), "not a server's kit"),
     (("federation", "fit", "nowhere", "-k", 3), "nowhere does not say which nodes there are"),
     (("federation", "verify", "nowhere"), "nowhere is not an administrator's kit"),
     (("federation", "job", "job", "--nodes", "a", "-k", 0), "n_clusters=0 must be an integer of at least 1"),
     (("node", "start", "nowhere", "--data", "x.csv"), "not a node's kit"),
+    (("node", "keys", "nowhere"), "the new key needs the node's name"),
+    (("node", "certify", "nowhere"), "give --certificate, --key or --revoked"),
     (("node", "log", "nowhere"), "not a node's kit"),
     (("node", "approve", "nowhere"), "not a node's kit"),
     (("node", "refuse", "nowhere"), "not a node's kit"),

@@ -94,7 +94,7 @@ def show_key(name: str, fingerprint: str, remark: str) -> None:
 def sign(
     authority: AuthorityFolder,
     request: Annotated[Path, typer.Argument(help="A signing request: NAME.csr from `consentroid node keys`.")],
-    out: Annotated[Path | None, typer.Option(help="Where the certificate goes; default: NAME.crt here.")] = None,
+    out: Annotated[Path | None, typer.Option(help="File for the certificate; default: NAME.crt here.")] = None,
     days: Annotated[int, typer.Option(min=1, max=3650, help="How long it is valid.")] = DAYS,
     replace: Annotated[bool, typer.Option("--replace", help="Revoke the sender's earlier certificates.")] = False,
 ) -> None:
