@@ -102,3 +102,15 @@ def test_the_time_limit_is_kept(limit: float, monkeypatch: pytest.MonkeyPatch) -
 def test_bad_requests(options: dict[str, object], message: str) -> None:
     with pytest.raises(InvalidInput, match=message):
         fit(ROWS, 2, **options)
+
+
+@pytest.mark.parametrize("method", ["row-prices", "btm"])
+def test_radii_are_those_of_the_rows(method: str) -> None:
+    weights = {name: np.linspace(0.5, 2.0, len(rows)) for name, rows in ROWS.items()}
+    result = fit(ROWS, 2, weights=weights, method=method, gap=0.01)
+    rows, mass = np.concatenate(list(ROWS.values())), np.concatenate(list(weights.values()))
+    squared = ((rows[:, None] - result.centroids[None]) ** 2).sum(axis=2)
+    labels = squared.argmin(axis=1)
+    expected = [np.sqrt(np.average(squared[labels == k, k], weights=mass[labels == k])) for k in range(2)]
+    np.testing.assert_allclose(result.radii, expected, rtol=1e-9)
+    assert (result.counts * result.radii**2).sum() == pytest.approx(result.upper_bound)

@@ -172,6 +172,8 @@ def _row_prices(
     assert session.centroids is not None
     assert session.counts is not None
     assert session.stop_reason is not None
+    assert session.spreads is not None
+    assert session.site_counts is not None
     if session.stop_reason is StopReason.GAP and relative_gap(session.lower, session.upper) > gap:
         session.stop_reason = StopReason.EXHAUSTED
     order = canonical_order(session.centroids)
@@ -187,6 +189,7 @@ def _row_prices(
         sites=_shares(channel, session.site_costs, session.site_counts, order),
         features=tuple(features),
         counts=session.counts[order],
+        radii=radii(session.spreads, session.site_counts.sum(axis=0))[order],
         certificate=certificate,
         regions=None if found is None else Regions(found.lower[order], found.upper[order], found.tolerance),
         trace=tuple(session.trace),
@@ -209,6 +212,12 @@ def _take_site_costs(session: Session) -> None:
     parts = [reply.evaluated for reply in replies if reply.evaluated is not None]
     session.site_costs = np.array([part.costs[0] for part in parts])
     session.site_counts = np.array([part.counts[0] for part in parts])
+    session.spreads = np.sum([part.spreads[0] for part in parts], axis=0)
+
+
+def radii(spreads: Array, counts: Array) -> Array:
+    """√(Σ w |x − m|² / Σ w) of each cluster."""
+    return np.asarray(np.sqrt(np.divide(spreads, counts, out=np.full(len(counts), np.nan), where=counts > 0)))
 
 
 def _shares(channel: Channel, costs: Array | None, counts: Array | None, order: Any) -> tuple[SiteShare, ...]:
@@ -244,6 +253,7 @@ def _paper(
         sites=_shares(channel, outcome.node_costs, outcome.node_counts, order),
         features=next((d.features for d in channel.described if d.features), ()),
         counts=outcome.node_counts.sum(axis=0),
+        radii=radii(outcome.node_spreads.sum(axis=0), outcome.node_counts.sum(axis=0)),
         certificate=None,
         regions=None,
         trace=outcome.trace,

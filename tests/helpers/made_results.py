@@ -50,6 +50,7 @@ def made_result(n_features: int = 4, **changes: Any) -> FitResult:
         sites=sites,
         features=FEATURES[:n_features],
         counts=np.sum([site.counts for site in sites], axis=0),
+        radii=np.array([1.4, 1.2, 1.7]),
         certificate=WrittenCertificate(),
         regions=Regions(centroids - half, centroids + 1.5 * half, 1e-4),
         trace=trace,

@@ -70,6 +70,7 @@ class FitResult:
     sites: tuple[SiteShare, ...]
     features: tuple[str, ...]
     counts: Array  # (K,) weight of all rows in each cluster
+    radii: Array  # (K,) root of the mean squared distance of a cluster's rows to its centroid; NaN where it is empty
     certificate: Any  # certificate.document.Certificate, or None where the method makes none that can be checked
     regions: Regions | None
     trace: tuple[Step, ...]

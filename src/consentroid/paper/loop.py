@@ -49,6 +49,7 @@ class PaperOutcome:
     trace: tuple[RoundRecord, ...]
     node_costs: Array  # (N,)
     node_counts: Array  # (N, K) weight of each node's rows in each cluster
+    node_spreads: Array  # (N, K) Σ w |x − m_k|²
     rounds: int
     bytes_up: int
     bytes_down: int
@@ -74,6 +75,7 @@ class Incumbent:
     node_costs: Array = field(default_factory=lambda: np.empty(0))  # (N,)
     node_counts: Array = field(default_factory=lambda: np.empty(0))  # (N, K)
     node_offsets: Array = field(default_factory=lambda: np.empty(0))  # (N, K, D) Σ w (x − m_k)
+    node_spreads: Array = field(default_factory=lambda: np.empty(0))  # (N, K) Σ w |x − m_k|²
 
     def offer(self, candidates: Array, replies: list[Reply]) -> None:
         parts = [reply.evaluated for reply in replies if reply.evaluated is not None]
@@ -84,6 +86,7 @@ class Incumbent:
                 self.centroids, self.cost, self.node_costs = centroids.copy(), cost, node_costs
                 self.node_counts = np.array([part.counts[c] for part in parts])
                 self.node_offsets = np.array([part.offsets[c] for part in parts])
+                self.node_spreads = np.array([part.spreads[c] for part in parts])
 
 
 def maximise_dual(
@@ -331,6 +334,7 @@ class DualAscent:
             trace=tuple(self.trace),
             node_costs=incumbent.node_costs,
             node_counts=incumbent.node_counts[:, order],
+            node_spreads=incumbent.node_spreads[:, order],
             rounds=self.channel.round,
             bytes_up=self.channel.bytes_up,
             bytes_down=self.channel.bytes_down,

@@ -7,8 +7,8 @@
 | `trace.jsonl`      | one line per step: phase, bounds, boxes, seconds                      | usual  |
 | `prices-NAME.npz`  | a site's prices of its rows, for `verify`; written where its rows are | 0600   |
 
-Centroids, regions and spread are in the units of the rows as they were given; costs and bounds are in the units that
-were clustered (`scaling` leads from one to the other). A number that is not finite is null: JSON knows no other.
+Centroids, regions and spread are in the units of the rows as they were given; costs, bounds and radii are in the units
+that were clustered (`scaling` leads from one to the other). A number that is not finite is null: JSON knows no other.
 """
 
 from __future__ import annotations
@@ -133,6 +133,7 @@ def result_as_dict(result: FitResult, details: Details | None = None) -> dict[st
         "features": list(result.features) or [f"x{d}" for d in range(result.centroids.shape[1])],
         "centroids": back(result.centroids),
         "counts": result.counts,
+        "radii": result.radii,
         "spread": details.spread,
         "regions": None
         if regions is None

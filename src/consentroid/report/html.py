@@ -7,6 +7,7 @@ adds its own with `rows`.
 from __future__ import annotations
 
 import html
+import math
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -199,6 +200,11 @@ def _centroids_table(result: Mapping[str, Any], few: Sequence[int], least: int) 
         breaks = html.escape(name).replace("_", "_<wbr>")
         body.append(f"<tr><th scope=row>{breaks}</th>{''.join(cells)}</tr>")
     said = []
+    if result.get("radii") is not None:
+        known = [as_number(radius, float("inf")) for radius in result["radii"]]
+        cells = ["–" if k in few or not math.isfinite(r) else figure(r, 4) for k, r in enumerate(known)]
+        body.append("<tr><th scope=row>radius</th>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>")
+        said.append("Radius: how far the cluster's rows lie from its centroid, on average (root of the mean square).")
     if spread is not None:
         said.append("±: standard deviation of the cluster's rows.")
     if regions is not None:

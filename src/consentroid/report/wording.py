@@ -49,6 +49,7 @@ GLOSSARY = {
     "gap": "(cost − proven lower bound) / cost: the largest share of the cost that anybody could still save",
     "certified": "the gap is at most what was asked for",
     "certified region": "a box that holds this centroid of every clustering as cheap as this one",
+    "radius": "root of the mean squared distance of a cluster's rows to its centroid, in the units that were clustered",
     "spread": "the standard deviation of a feature over the rows of a cluster",
     "price": "what a row would pay to be near a centroid; prices stay at the site that holds the row",
     "box, cell": "parts of space that the proof has dealt with, one after the other",

@@ -45,6 +45,7 @@ class Session:
     spectral: float = 0.0  # a bound from the moments alone, for data where no proof is in reach
     site_costs: Array | None = None  # (N,) of the incumbent, where sites answer in the open
     site_counts: Array | None = None  # (N, K)
+    spreads: Array | None = None  # (K,) Σ w |x − m|² of each cluster at the end
     site_errors: Array | None = None  # (N,) what rounding the coordinates can cost
     # change with every exchange
     phase: str = "incumbent"
