@@ -25,7 +25,6 @@ from consentroid.federation.site_log import SiteLog
 from consentroid.federation.transport import FlareTransport
 from consentroid.protocol import codec
 from consentroid.site.fixed_point import FeatureSums
-from consentroid.site.guard import Guard
 from consentroid.site.masks import SiteMasks
 from consentroid.site.policy import Policy
 from consentroid.site.worker import SiteWorker
@@ -108,7 +107,7 @@ class Wire:
 
     def _desk(self, name: str) -> Desk:
         data = next(one for one in self.problem.nodes if one.name == name)
-        return desk_of(name, lambda: SiteWorker(data, guard=Guard(self.policy.least_rows)), self.policy)
+        return desk_of(name, lambda: SiteWorker(data, guard=self.policy.guard()), self.policy)
 
     def restart(self, name: str) -> None:
         """The node comes back without any memory."""

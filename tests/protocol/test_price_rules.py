@@ -120,7 +120,6 @@ BROKEN = {
     "a column that loses": (2, "columns", {"costs": lambda a: a + 1e6}, "costs more than its rows offer"),
     "a loss": (5, "trimmed", {"values": lambda a: -a + 1.0}, "negative"),
     "offsets far away": (5, "trimmed", {"offsets": lambda a: a + 1e6}, "no rows inside"),
-    "profit without rows": (5, "trimmed", {"weights": lambda a: 0 * a, "values": lambda a: a - 1}, "without rows"),
     "a minorant of negative weight": (5, "boxes", {"minorants": first_negative}, "negative"),
     "more inside than there are": (5, "boxes", {"undecided": lambda a: a + 1e6}, "inside and undecided"),
     "negative score": (5, "boxes", {"scores": first_negative}, "negative"),

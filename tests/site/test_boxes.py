@@ -28,8 +28,8 @@ class Site:
     prices: list
 
     @classmethod
-    def of(cls, y: np.ndarray, w: np.ndarray, prices: np.ndarray, least: int = 1) -> Site:
-        priced = PricedRows(np.ascontiguousarray(y), w, guard=Guard(least))
+    def of(cls, y: np.ndarray, w: np.ndarray, prices: np.ndarray, guard: Guard | None = None) -> Site:
+        priced = PricedRows(np.ascontiguousarray(y), w, guard=guard or Guard())
         priced.locate(Coordinates(np.zeros(y.shape[1]), np.eye(y.shape[1]), 1.0))
         priced.slots[1] = np.ascontiguousarray(prices[priced.order])
         return cls(priced, exact(priced.y), exact(priced.weights), exact(priced.slots[1]))
@@ -44,7 +44,7 @@ class Site:
         return result
 
 
-def random_site(rng: np.random.Generator, least: int = 1) -> Site:
+def random_site(rng: np.random.Generator, least: int = 1, masked: bool = False) -> Site:
     n, d = int(rng.integers(1, 9)), int(rng.integers(1, 4))
     y = rng.normal(size=(n, d)) * 10.0 ** rng.integers(-3, 4)
     if rng.random() < 0.3:
@@ -55,7 +55,7 @@ def random_site(rng: np.random.Generator, least: int = 1) -> Site:
     spread = max(float(np.ptp(y, axis=0).max()), 1e-3)
     prices = spread**2 * rng.exponential(size=n) * 10.0 ** rng.integers(-2, 3)
     prices[rng.random(n) < 0.1] = 0.0
-    return Site.of(y, w, prices, least)
+    return Site.of(y, w, prices, Guard(least, float(rng.choice([0.0, 0.25, 1.0])), masked))
 
 
 def random_box(rng: np.random.Generator, site: Site) -> tuple[np.ndarray, np.ndarray]:
@@ -78,7 +78,7 @@ def borderline(rng: np.random.Generator, site: Site, lower: np.ndarray, upper: n
     most = (np.maximum(np.abs(y - lower), np.abs(y - upper)) ** 2).sum(axis=1)
     by = 1.0 + rng.choice([0.0, 2.0**-52, -(2.0**-52), 1e-14, -1e-14, 1e-4, -1e-4], len(y))
     prices = np.where(rng.random(len(y)) < 0.7, most, least) * by
-    return Site.of(y, site.priced.weights, prices, site.priced.guard.least)
+    return Site.of(y, site.priced.weights, prices, site.priced.guard)
 
 
 def points_in(rng: np.random.Generator, lower: np.ndarray, upper: np.ndarray, n: int = 5) -> list[list[Fraction]]:
@@ -159,12 +159,12 @@ def assert_examined(rng, site: Site, lower, upper, held, steepness, sums) -> Non
                 assert_cut(site, sums.insides[0], gamma, axis, side, at, mu, lower, upper, points[:3])
 
 
-@pytest.mark.parametrize("least", [1, 3, 100])
-def test_every_sum_of_a_box_is_true(least: int) -> None:
+@pytest.mark.parametrize(("least", "masked"), [(1, False), (3, False), (3, True), (100, False), (100, True)])
+def test_every_sum_of_a_box_is_true(least: int, masked: bool) -> None:
     rng = np.random.default_rng(least)
     kinds = set()
     for _ in range(90):
-        site = random_site(rng, least)
+        site = random_site(rng, least, masked)
         lower, upper = random_box(rng, site)
         if rng.random() < 0.5:
             site = borderline(rng, site, lower, upper)
@@ -177,11 +177,11 @@ def test_every_sum_of_a_box_is_true(least: int) -> None:
     assert kinds == {"in", "out", "undecided"}
 
 
-@pytest.mark.parametrize("least", [1, 4])
-def test_claims_for_the_certificate_are_true(least: int) -> None:
+@pytest.mark.parametrize(("least", "masked"), [(1, False), (4, False), (4, True)])
+def test_claims_for_the_certificate_are_true(least: int, masked: bool) -> None:
     rng = np.random.default_rng(100 + least)
     for _ in range(80):
-        site = random_site(rng, least)
+        site = random_site(rng, least, masked)
         boxes = [random_box(rng, site) for _ in range(2)]
         lower, upper = (np.array(side) for side in zip(*boxes))
         held = (rng.random(lower.shape) < 0.3) & (upper > lower)

@@ -151,7 +151,7 @@ def test_stated_numbers(small: Small, field: str) -> None:
         lower = forged.lower * (1 + 1e-6)
         forged = replace(forged, lower=lower, gap=(forged.upper - lower) / forged.upper)
     elif field == "upper":
-        upper = forged.upper * (1 + 1e-6)
+        upper = forged.upper * (1 + 1e-3)  # a site may round its cost up by 2^-12
         forged = replace(forged, upper=upper, gap=(upper - forged.lower) / upper)
     elif field == "site cost":
         assert forged.site_costs is not None

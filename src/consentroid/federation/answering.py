@@ -101,6 +101,7 @@ class Answering:
     def _open(self, run: str) -> SiteWorker:
         if self._worker is None:
             self._worker = self.source.worker(run)
+        self._worker.guard.masked = self._masked
         return self._worker
 
     def _answer(self, question: Question, request: Request) -> bytes:

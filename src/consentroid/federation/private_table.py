@@ -18,7 +18,6 @@ from ..data.preprocessing import Recipe
 from ..data.tables import read_table
 from ..paper.worker import PaperWorker
 from ..site.fixed_point import FeatureSums
-from ..site.guard import Guard
 from ..site.policy import Policy, refusal
 from ..site.worker import SiteWorker
 from .kit import DATA_FILE
@@ -73,7 +72,7 @@ class PrivateTable:
         data, folder = self.rows(), self.kept_runs()
         if folder is None:
             return PaperWorker(data, self._names)
-        return SiteWorker(data, self._names, folder / f"{run}.npz", Guard(self.policy.least_rows))
+        return SiteWorker(data, self._names, folder / f"{run}.npz", self.policy.guard())
 
     def rows(self) -> NodeData:
         points = self._transformed()

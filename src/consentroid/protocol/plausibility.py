@@ -203,7 +203,7 @@ class ReplyChecker:
             raise Contradiction(f"reports a negative cost, {got.costs.min():g}")
         self._check_counts(got.counts, got.counts.sum(axis=1))
         if self._extent is not None:
-            check_offsets(got.offsets, got.counts, asked.candidates, self._extent)
+            check_offsets(got.offsets, got.counts, asked.candidates, self._extent, self._weight or 0.0)
         return [_Point(m, cost) for m, cost in zip(asked.candidates, got.costs.tolist(), strict=True)]
 
     def _check_counts(self, counts: Array, totals: Array) -> None:

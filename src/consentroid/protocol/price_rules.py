@@ -36,6 +36,7 @@ from .messages import (
 )
 
 TOLERANCE = 1e-8  # relative to the numbers compared; honest rounding stays orders of magnitude below
+COARSEST = 0.25  # of the domain, times the weight of all rows: no grid moves a sum further (site/grain.py)
 DIGEST = re.compile(r"[0-9a-f]{64}")
 Extent = tuple[Array, Array]
 
@@ -120,9 +121,7 @@ class PriceRules:
         same_shape("offsets", got.offsets, (n, d))
         _check_positive("profits", -got.values)
         self._check_weights("weights", got.weights)
-        if np.any(got.values[got.weights == 0.0] != 0.0):
-            raise Contradiction("reports a profit without rows")
-        check_offsets(got.offsets, got.weights, asked.points, self._located())
+        check_offsets(got.offsets, got.weights, asked.points, self._located(), self.weight)
 
     def _check_boxes(self, asked: Examine | Claim, got: BoxSums | ClaimSums) -> None:
         n, d = asked.lower.shape
@@ -130,7 +129,7 @@ class PriceRules:
         for name, sums in (("minorants", got.minorants), ("insides", got.insides)):
             same_shape(name, sums, (n, d + 2))
             self._check_weights(name, sums[:, 0])
-            check_offsets(sums[:, 1:-1], sums[:, 0], centres, self._located())
+            check_offsets(sums[:, 1:-1], sums[:, 0], centres, self._located(), self.weight)
         room = TOLERANCE * self.weight
         if np.any(got.insides[:, 0] > got.minorants[:, 0] + room):
             raise Contradiction("reports a minorant that leaves out rows inside")
@@ -182,11 +181,15 @@ def _check_positive(name: str, array: Array) -> None:
         raise Contradiction(f"'{name}' holds {array.min():g}, which is negative")
 
 
-def check_offsets(offsets: Array, weights: Array, points: Array, extent: tuple[Array, Array]) -> None:
-    """Σ w (x − m) of rows inside the extent lies between Σ w times the distances from m to both sides of it."""
+def check_offsets(
+    offsets: Array, weights: Array, points: Array, extent: tuple[Array, Array], of_all: float = 0.0
+) -> None:
+    """Σ w (x − m) of rows inside the extent lies between Σ w times the distances from m to both sides of it; a site
+    whose rows weigh `of_all` may round it to a grid."""
     low, high = (weights[..., None] * (side - points) for side in extent)
     size = np.maximum(np.abs(extent[0]), np.abs(extent[1])) + np.abs(points)
     room = TOLERANCE * (weights[..., None] * size + 1e-300)
+    room += (weights > 0.0)[..., None] * COARSEST * of_all * (extent[1] - extent[0])
     if np.any(offsets < low - room) or np.any(offsets > high + room):
         raise Contradiction("reports sums that no rows inside the domain can have")
 

@@ -61,7 +61,7 @@ class Bundle:
         assert reply.priced is not None
         self.pool = np.concatenate([points, self.pool])
         prices, _ = self.columns.add(points, self.centre, self.centre)
-        weight = max(float(self.columns.sizes.sum()), 1e-300)
+        weight = float(self.columns.sizes.sum()) or self.session.weight
         self.tau = max(reply.priced.total / weight / 5.0, 1e-300)
         self.go_on(reply.priced.total, prices)
 
@@ -79,7 +79,7 @@ class Bundle:
         )
         assert reply.priced is not None
         self.total, self.column_prices = reply.priced.total, reply.priced.column_prices
-        weight = max(float(self.session.counts.sum()), 1e-300) if self.session.counts is not None else 1.0
+        weight = self.session.weight
         self.tau, self.pool = max(parent.tau, self.total / weight / 25.0), parent.pool
         self._evaluate(self.centre, self._starts(), self.columns.costs - self.column_prices)
         self._take_stock()

@@ -36,6 +36,7 @@ class Engine:
         self.columns = Columns(session.totals, session.domain.n_features)
         self._next_slot = 0
         self.regions: Regions | None = None
+        self.stuck = False  # what sites round off is more than the gap leaves to spare
 
     # ------------------------------------------------------------------ the loop
 
@@ -46,12 +47,12 @@ class Engine:
             self._find_incumbent(init)
             root = self._root()
             waiting: list[tuple[float, int, Node, Bundle | None]] = [(root.bound, 0, root, None)]
-            while waiting and not (session.proven and root.priced):
+            while waiting and not self.stuck and not (session.proven and root.priced):
                 _, _, node, parent = heapq.heappop(waiting)
                 bundle = self._price(node, parent)
                 if not session.proven:
                     self._search(node, bundle)
-                if node.bound < session.enough:
+                if node.bound < session.enough and not self.stuck:
                     for child in self._branch(node, bundle):
                         session.cells_done += 1
                         heapq.heappush(waiting, (child.bound, session.cells_done, child, bundle))
@@ -131,6 +132,9 @@ class Engine:
             missed = self._search_cells(node, bundle, targets)
             if missed is None and (node.bound >= session.enough or bundle.optimal):
                 return
+            if missed is None and self.stuck and bundle.value >= self._goal():
+                return
+            self.stuck = False
             session.enter("prices")
             if missed is None:  # there is a bound; the prices can still be better
                 bundle.improve(self._goal())
@@ -142,8 +146,7 @@ class Engine:
         """Search every cell that counts; if f is below the target in one, the points and the cell."""
         session, proven = self.session, np.zeros(len(node.cells))
         trees: list[SearchTree | None] = []
-        weight = max(session.counts.sum(), 1e-300) if session.counts is not None else 1.0
-        steepness = weight / max(bundle.total, 1e-300)
+        steepness = session.weight / max(bundle.total, 1e-300)
         for i, cell in enumerate(node.cells):
             if cell.count == 0:
                 trees.append(None)
@@ -151,6 +154,7 @@ class Engine:
             target = min(float(targets[i]), 0.0)
             outcome = CellSearch(session, cell, self.root_cell, bundle.centre, target, steepness).run()
             proven[i] = outcome.proven
+            self.stuck |= outcome.stuck and not len(outcome.below)
             trees.append(outcome.tree)
             if len(outcome.below):
                 if len(node.cells) == 1:  # what was proven on the way is a bound, too

@@ -39,8 +39,7 @@ class RegionSearch(CellSearch):
     any_set = True
 
     def __init__(self, session: Session, root: Cell, node: Node, target: float, radius: float) -> None:
-        weight = max(float(session.counts.sum()), 1e-300) if session.counts is not None else 1.0
-        super().__init__(session, root, root, node.slot, target, weight / max(node.total, 1e-300))
+        super().__init__(session, root, root, node.slot, target, session.weight / max(node.total, 1e-300))
         self.survivors: list[tuple[Array, Array]] = []
         self.radius = radius
 
@@ -118,7 +117,7 @@ def _one_each(session: Session, node: Node, lower: Array, upper: Array, most: fl
     assert sums is not None
     half = np.linalg.norm(0.5 * (upper - lower), axis=1) * (1.0 + 1e-9)
     weight, constant = sums.insides[:, 0], sums.insides[:, -1]
-    scatter = np.maximum(constant + node.total * (1.0 + 1e-9), 0.0)
+    scatter = node.total * (1.0 + 1e-9)  # in-rows are nearer than √λ; what a guard lowered `constant` by is not known
     served = constant - 2.0 * half * np.sqrt(weight * scatter) * (1.0 + 1e-9) - sums.worth
     bound = node.total + served + (n - 2) * t
     return bool(np.all(bound > most * (1.0 + 1e-12)))

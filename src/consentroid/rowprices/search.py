@@ -32,6 +32,7 @@ MOST_BOXES = 1024  # of one exchange
 SECONDS_PER_BATCH = 0.2
 CERTIFICATE_SHARE = 0.5  # of a search's time that asking about its boxes once more can take
 TRIED = 16  # points of one batch that are tried out
+FUTILE = 0.25  # of what a box lacks: where its own variation and undecided rows could make up for less, sites round
 
 
 @dataclass
@@ -41,6 +42,7 @@ class Outcome:
     tree: SearchTree
     below: Array  # (n, D) points where f is below the target: columns that were missed
     complete: bool
+    stuck: bool  # boxes were left since no smaller ones could do better: what sites round off is more than was to spare
 
 
 @dataclass
@@ -111,6 +113,7 @@ class CellSearch:
         # open boxes: number, bound known before it is examined, steepness, number of the parent (−1: none)
         self.open: list[tuple[float, int, float, int]] = [(-np.inf, first, steepness, -1)]
         self.settled = np.inf  # least bound of boxes that can be neither closed nor split
+        self.futile: list[Array] = []  # points of boxes that are left as they are
         self.to_try = np.empty((0, len(cell.lower)))
         self.below: list[Array] = []
         self._base = session.boxes_done + 1  # names of boxes are never used twice in a run
@@ -123,13 +126,13 @@ class CellSearch:
             while self.open and (not self.below or len(self.tree) < self._until):
                 self.session.check_time()
                 self._round()
-            if self.open or len(self.to_try):
+            if self.open or len(self.to_try) or self.futile:
                 self._try_out()
         except OutOfTime:
             complete = False
         proven = min([self.target, self.settled, *(box[0] for box in self.open)])
         below = np.array(self.below).reshape(-1, len(self.cell.lower))
-        return Outcome(self.target, proven, self.tree, below, complete and not self.open)
+        return Outcome(self.target, proven, self.tree, below, complete and not self.open, bool(self.futile))
 
     def _round(self) -> None:
         """Examine a batch, judge it, keep what is left."""
@@ -148,8 +151,13 @@ class CellSearch:
         self._take_tried(tried)
         steeper = np.where(sums.worth > 0, sums.undecided / np.maximum(sums.worth, 1e-300), steepness)
         cuts = judged.cuts()
+        lacks, varies = self.target - judged.bounds, sums.minorants[:, -1] - judged.bounds
+        futile = (judged.verdicts == OPEN) & (varies + sums.worth <= FUTILE * lacks) & (lacks < np.inf)
         for b, box in enumerate(batch):
-            if judged.verdicts[b] != CLOSED:
+            if futile[b]:
+                self.settled = min(self.settled, float(judged.bounds[b]))
+                self.futile.append(judged.points[b])
+            elif judged.verdicts[b] != CLOSED:
                 self._settle(b, box[1], judged, cuts[b], float(steeper[b]))
         still = np.flatnonzero(judged.verdicts == OPEN)
         promising = still[np.argsort(judged.bounds[still])[:TRIED]]
@@ -220,6 +228,8 @@ class CellSearch:
                 self.below.append(np.clip(point + offset / weight, self.cell.lower, self.cell.upper))
 
     def _try_out(self) -> None:
+        if self.futile:  # f may really be below the target there
+            self.to_try = np.concatenate([self.to_try, np.clip(self.futile, self.cell.lower, self.cell.upper)])
         if len(self.to_try) and not self.below:
             self._take_tried(self.session.totals.ask(PriceQuery(0, trim=Trim(self.slot, self.to_try))).trimmed)
             self.to_try = self.to_try[:0]

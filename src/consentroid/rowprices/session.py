@@ -141,6 +141,12 @@ class Session:
             self.lower, self.bound_from = bound, source
 
     @property
+    def weight(self) -> float:
+        """Of the rows in the incumbent's clusters; their number where sites tell no weights."""
+        told = 0.0 if self.counts is None else float(self.counts.sum())
+        return told if told > 0.0 else float(max(self.n_rows, 1))
+
+    @property
     def proven(self) -> bool:
         return relative_gap(self.lower, self.upper) <= self.gap
 

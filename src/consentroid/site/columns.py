@@ -10,13 +10,12 @@ from ..core.errors import NodeRefused
 from .kernels.members import move_prices, overlaps_of, priced_columns
 from .parallel import Pool, in_parallel
 
-Indices = NDArray[np.int64]
-
 
 class ColumnSets:
     def __init__(self, weights: Array, pool: Pool) -> None:
         self.weights, self.pool = weights, pool
         self.bits = np.zeros((0, -(-len(weights) // 64)), np.uint64)  # (S, words)
+        self.n_rows = np.zeros(0)  # (S,) of each column
         self._equal = bool(len(weights)) and bool(weights.min() == weights.max())
 
     def __len__(self) -> int:
@@ -29,13 +28,8 @@ class ColumnSets:
         n_kept = int(kept.sum())
         bits = np.zeros((n_kept + n_new, self.bits.shape[1]), np.uint64)
         np.compress(kept, self.bits, axis=0, out=bits[:n_kept])
-        self.bits = bits
+        self.bits, self.n_rows = bits, np.concatenate([self.n_rows[kept], np.zeros(n_new)])
         return bits[n_kept:]
-
-    def put(self, column: NDArray[np.uint64], rows: Indices) -> None:
-        """A column made of these rows, whatever it was."""
-        column[:] = 0
-        np.bitwise_or.at(column, rows >> 6, np.uint64(1) << (rows & 63).astype(np.uint64))
 
     def spread_out(self, stride: int, weights: Array) -> ColumnSets:
         """The same columns of rows, each `stride` of which were one here."""
@@ -45,7 +39,7 @@ class ColumnSets:
             marks = np.unpackbits(own.view(np.uint8), bitorder="little")[: len(self.weights)]
             packed = np.packbits(np.repeat(marks, stride)[: len(weights)], bitorder="little")
             column[: len(packed)] = packed
-        out.bits = bits.view(np.uint64)
+        out.bits, out.n_rows = bits.view(np.uint64), stride * self.n_rows
         return out
 
     def overlaps(self, n_new: int) -> Array:

@@ -1,20 +1,23 @@
-"""Groups of few rows are not reported, and every bound stays true: a guard costs gap, never truth.
+"""Groups of few rows are not reported, and sums lie on a grid; every bound stays true: a guard costs gap, never truth.
 
-A group is the set of rows behind a number. With fewer than `least` rows it is *small*:
+A group is the set of rows behind a number. Two things are kept from a coordinator: what the difference of two groups
+tells about one row (`grain.py`: all sums lie on a fixed grid), and groups of fewer than `least` rows: *small* ones.
+Under masks nobody sees a site's own groups, only those of all sites together: there the vector sums of small groups are
+told in steps four times as coarse. In the open small groups are not told:
 
-* Steps of trimmed Lloyd and columns may be made of any rows: a small group is widened to the `least` rows with the
-  least d − λ, where these together still gain; otherwise it is left out.
-* Counts and offsets of candidates prove nothing: those of a small cluster are left out. Costs stay whole.
+* Steps of trimmed Lloyd, columns and clusters prove nothing: weights, overlaps and offsets are told as if the few rows
+  were not there, only values and prices with them. Costs are of all rows, rounded up to thirteen binary digits.
 * In-rows of a box are treated as undecided rows if they are few: they could be. Their quadratic I is told no more (0
   claims nothing), and every cut is raised by μ max(0, −min I), the most that they can pay:
       Σ_in w s(y − T) − μ I(m)  ≤  Σ_in w s(y − T) + μ max(0, −min I).
-* Undecided rows that count in the minorant, if they are few, contribute a coarse quadratic in place of their own: the
-  weight as a power of two, offsets in quarters of a power of two above the largest, the constant in three binary
-  digits and lower by all that this can cost within the box.
-* What few undecided rows add to a cut is told in three binary digits, rounded up; their weight and worth as powers of
-  two. A claim is rounded once and what was examined twice: a cut at the root of a secant is then no worse than it.
-  (Among many undecided rows a cut may rest on few of them: docs/disclosure.md.)
-* Where to split is answered by the box's own widths if the rows are few; those everybody knows.
+* Undecided rows that count in the minorant, if they are few, contribute one number, their least value within the box,
+  rounded down.
+
+Always: what few undecided rows add to a cut is told in three binary digits and coarse steps, rounded up; their weight
+and worth as powers of two, those of many in three binary digits: they steer a search. Where to split is answered by the
+box's own widths if the rows are few; those everybody knows. A claim is rounded once and what was examined twice: a cut
+at the root of a secant is then no worse than it. (Among many undecided rows a cut may rest on few of them:
+docs/disclosure.md.)
 
 Everything here works on the sums that the kernels return; `groups` holds, for each box: numbers of in-rows, of
 undecided rows, and of those that count in the minorant, and Σ_in w λ.
@@ -22,28 +25,52 @@ undecided rows, and of those that count in the minorant, and Σ_in w λ.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
 from ..core.arrays import Array
 from ..core.search import MULTIPLES, SHIFT
-from ..protocol.messages import BoxSums, Claim, ClaimSums, Evaluated, Examine
+from ..protocol.messages import (
+    BoxSums,
+    Claim,
+    ClaimSums,
+    ColumnSums,
+    Evaluate,
+    Evaluated,
+    Examine,
+    Priced,
+    Trim,
+    Trimmed,
+)
+from .grain import EPS, Grain, costs_above, digits_above, on_grid, power_above
 
-EPS = 2.0**-52
+GRAIN = 0.25  # of a row's spread: the default step of sums
+FEW = 4.0  # steps that vector sums of few rows are told in
 N_INSIDE, N_UNDECIDED, N_ACTIVE, INSIDE_PRICES = range(4)
 N_GROUPS = 4
 Counts = NDArray[np.int64] | Array
+Marks = NDArray[np.bool_]
 
 
 class Guard:
-    """One for each site; `least` = 1 reports everything as it is."""
+    """One for each site; `least` = 1 reports everything as it is. `grain`: the step of sums, in spreads of a row.
+    `masked`: what is told here is masked before it leaves."""
 
-    def __init__(self, least: int = 1) -> None:
-        self.least = least
+    def __init__(self, least: int = 1, grain: float = GRAIN, masked: bool = False) -> None:
+        self.least, self.masked = least, masked
+        self.share = grain if least > 1 else 0.0
+        self._features = self._located = Grain.of(np.empty((0, 0)), np.empty(0), 0.0)
         self._smallest: int | None = None
 
-    def small(self, n_rows: int) -> bool:
-        return 0 < n_rows < self.least
+    def see_rows(self, x: Array, weights: Array) -> None:
+        """The rows in their own features: for candidates."""
+        self._features = Grain.of(x, weights, self.share)
+
+    def see_located(self, y: Array, weights: Array) -> None:
+        """The rows in the coordinates of a search: for everything else."""
+        self._located = Grain.of(y, weights, self.share)
 
     def take_smallest(self) -> int | None:
         """The smallest group reported since the last call, for the site's log."""
@@ -59,147 +86,169 @@ class Guard:
 
     # ------------------------------------------------------------------ what proves nothing
 
-    def widened(self, gains: Array, weights: Array) -> NDArray[np.int64] | None:
-        """Rows in place of a small group: the `least` rows with the least d − λ, or None where they gain nothing."""
-        if len(gains) < self.least:
-            return None
-        rows = np.argpartition(gains, self.least - 1)[: self.least]
-        if not float(weights[rows] @ gains[rows]) < 0.0:
-            return None
-        self.note(np.array([self.least]))
-        return np.sort(rows)
-
-    def evaluated(self, sums: Evaluated, rows: Counts) -> Evaluated:
-        """`rows` in each cluster (C, K). Small clusters are left out, and the smallest of the others too where few rows
-        would be all that is missing: sums over all rows are known, and the difference would tell."""
+    def evaluated(self, request: Evaluate, sums: Evaluated, rows: Counts) -> Evaluated:
+        """`rows` in each cluster (C, K). In the open small clusters are left out, and the smallest of the others too
+        where few rows would be all that is missing: sums over all rows are known, and the difference would tell."""
+        if self.least <= 1:
+            self.note(rows)
+            return sums
         few = self._few(rows)
         for one, counts in zip(few, np.asarray(rows), strict=True):
             others = np.where(one | (counts == 0), np.inf, counts)
             if 0 < counts[one].sum() < self.least and np.isfinite(others).any():
                 one[int(np.argmin(others))] = True
-        self.note(np.where(few, 0, rows))
-        if not few.any():
-            return sums
+        hidden = self._hidden(few, rows)
+        offsets = self._features.vectors(sums.counts, sums.offsets, request.candidates, _coarse(few))
         return Evaluated(
-            sums.costs,
-            np.where(few, 0.0, sums.counts),
-            np.where(few[:, :, None], 0.0, sums.offsets),
-            np.where(few, 0.0, sums.spreads),
+            costs_above(sums.costs) if self.share > 0.0 else sums.costs,
+            np.where(hidden, 0.0, sums.counts),
+            np.where(hidden[:, :, None], 0.0, offsets),
+            np.where(hidden, 0.0, digits_above(sums.spreads, 3)),
         )
+
+    def trimmed(self, request: Trim, sums: Trimmed, rows: Counts) -> Trimmed:
+        """Of few rows only f is told in the open, without weight and offset: others may show the way."""
+        few = self._few(rows)
+        hidden = self._hidden(few, rows)
+        offsets = self._located.vectors(sums.weights, sums.offsets, request.points, _coarse(few))
+        return Trimmed(
+            self._located.scalars(sums.values),
+            np.where(hidden, 0.0, sums.weights),
+            np.where(hidden[:, None], 0.0, offsets),
+        )
+
+    def columns(self, sums: ColumnSums, rows: Counts) -> ColumnSums:
+        """`rows` of all columns, the new ones last. In the open the weight of few rows is told as 0, alone and shared:
+        so it would be if they were in no column, hence no weights contradict each other. Their prices move all the
+        same."""
+        hidden, first = self._hidden(self._few(rows), rows), len(rows) - len(sums.sizes)
+        return ColumnSums(
+            self._located.scalars(sums.costs),
+            np.where(hidden[first:], 0.0, sums.sizes),
+            np.where(hidden[first:, None] | hidden, 0.0, sums.overlaps),
+            self._located.scalars(sums.prices),
+            self._located.scalars(sums.centre_prices),
+        )
+
+    def priced(self, sums: Priced) -> Priced:
+        """The total is of all rows and stays; no column has more."""
+        return Priced(sums.total, np.minimum(self._located.scalars(sums.column_prices), sums.total))
 
     # ------------------------------------------------------------------ boxes
 
     def examined(self, request: Examine, sums: BoxSums, groups: Array, weight_of_all: float = np.inf) -> BoxSums:
         if self.least <= 1:
             return sums
-        inside, undecided, active = self._small_boxes(groups)
+        small = self._small_boxes(groups)
         width, half = request.upper - request.lower, _half(request.lower, request.upper)
         mu = np.array(MULTIPLES) * (width * request.steepness[:, None])[:, :, None]  # (B, D, n_mu)
         centre, lower, upper = 0.5 * (request.lower + request.upper), request.lower, request.upper
         at = np.stack([np.stack([lower, centre, upper], -1), np.stack([upper, centre, lower], -1)], axis=2)
-        paid = np.where(inside, _paid(sums.insides, half), 0.0)[:, None, None]
+        paid = np.where(small.joined, _paid(sums.insides, half), 0.0)[:, None, None]
         raised = _up(sums.cuts + _up(mu * paid)[:, :, None, None, :])
-        cuts = np.where(inside[:, None, None, None, None], raised, sums.cuts)
-        insides = np.where(inside[:, None], 0.0, sums.insides)
-        offset, inner = insides[:, 1:-1, None, None], insides[:, 0, None, None, None]
-        known = np.array([1.0, -1.0])[:, None] * (offset + inner * (centre[:, :, None, None] - at))
-        size = (np.abs(offset) + inner * width[:, :, None, None])[..., None]
-        rest = np.maximum(cuts - known[..., None], 0.0) + 8 * EPS * (size + np.abs(cuts))
-        rest = 1.25 * coarse_above(rest)  # a claim in between, rounded once, is not worse than their secant
-        weight = sums.undecided + np.where(inside, sums.insides[:, 0], 0.0)
+        cuts = np.where(small.joined[:, None, None, None, None], raised, sums.cuts)
+        kept = np.where(small.joined[:, None], 0.0, sums.insides)
+        insides = self._located.quadratics(kept, centre, half, _coarse(small.inside))
+        offset, inner = insides[:, 1:-1, None, None, None], insides[:, 0, None, None, None, None]
+        sign, by = np.array([1.0, -1.0])[:, None, None], (centre[:, :, None, None] - at)[..., None]
+        known, size = sign * (offset + inner * by), np.abs(offset) + inner * width[:, :, None, None, None]
+        steps, few = self._located.steps[:, None, None, None], small.undecided
+        weight = sums.undecided + np.where(small.joined, sums.insides[:, 0], 0.0)
         others = np.maximum(weight_of_all - insides[:, 0], weight)  # no more than there are
-        weight = np.where(undecided, np.minimum(power_above(weight), others), weight)
-        worth = _up(sums.worth + np.where(inside, groups[:, INSIDE_PRICES], 0.0))
+        worth = _up(sums.worth + np.where(small.joined, groups[:, INSIDE_PRICES], 0.0))
         return BoxSums(
-            minorants=self._minorants(sums.minorants, insides, half, request.held, active, weight_of_all),
+            minorants=self._minorants(sums.minorants, kept, insides, centre, half, request.held, small.active),
             insides=insides,
-            undecided=weight,
-            worth=np.where(undecided, power_above(worth), worth),
-            cuts=np.where(undecided[:, None, None, None, None], _up(known[..., None] + 4 * EPS * size + rest), cuts),
-            scores=np.where(undecided[:, None], weight[:, None] * width**2, sums.scores),
+            undecided=np.minimum(np.where(few, power_above(weight), digits_above(weight, 3)), others),
+            worth=np.where(few, power_above(worth), digits_above(worth, 3)),
+            cuts=_cuts(cuts, known, size, steps, few[:, None, None, None, None], twice=True),
+            scores=np.where(few[:, None], weight[:, None] * width**2, digits_above(sums.scores, 3)),
         )
 
-    def claimed(self, request: Claim, sums: ClaimSums, groups: Array, weight_of_all: float = np.inf) -> ClaimSums:
+    def claimed(self, request: Claim, sums: ClaimSums, groups: Array) -> ClaimSums:
         if self.least <= 1:
             return sums
-        inside, undecided, active = self._small_boxes(groups)
+        small = self._small_boxes(groups)
         half, centre = _half(request.lower, request.upper), 0.5 * (request.lower + request.upper)
         box, axis = request.cut_box, request.cut_axis
-        paid = np.where(inside, _paid(sums.insides, half), 0.0)
-        cuts = np.where(inside[box], _up(sums.cuts + request.cut_mu * paid[box]), sums.cuts)
-        insides = np.where(inside[:, None], 0.0, sums.insides)
-        offset, inner = insides[box, 1 + axis], insides[box, 0]
-        known = np.where(request.cut_side == 0, 1.0, -1.0) * (offset + inner * (centre[box, axis] - request.cut_at))
-        size = np.abs(offset) + inner * np.abs(centre[box, axis] - request.cut_at)
-        rest = np.maximum(cuts - known, 0.0) + 8 * EPS * (size + np.abs(cuts))
-        minorants = self._minorants(sums.minorants, insides, half, request.held, active, weight_of_all)
-        cuts = np.where(undecided[box], _up(known + 4 * EPS * size + coarse_above(rest)), cuts)
-        return ClaimSums(minorants, insides, cuts)
+        paid = np.where(small.joined, _paid(sums.insides, half), 0.0)
+        cuts = np.where(small.joined[box], _up(sums.cuts + request.cut_mu * paid[box]), sums.cuts)
+        kept = np.where(small.joined[:, None], 0.0, sums.insides)
+        insides = self._located.quadratics(kept, centre, half, _coarse(small.inside))
+        offset, inner, by = insides[box, 1 + axis], insides[box, 0], centre[box, axis] - request.cut_at
+        known = np.where(request.cut_side == 0, 1.0, -1.0) * (offset + inner * by)
+        size, steps = np.abs(offset) + inner * np.abs(by), self._located.steps[axis]
+        return ClaimSums(
+            self._minorants(sums.minorants, kept, insides, centre, half, request.held, small.active),
+            insides,
+            _cuts(cuts, known, size, steps, small.undecided[box], twice=False),
+        )
 
-    def _few(self, rows: Counts) -> NDArray[np.bool_]:
+    def _few(self, rows: Counts) -> Marks:
         return np.asarray((np.asarray(rows) > 0) & (np.asarray(rows) < self.least))
 
-    def _small_boxes(self, groups: Array) -> tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.bool_]]:
-        """Boxes whose in-rows are few and join the undecided; after that, boxes whose undecided rows are few, and boxes
-        where few of them count in the minorant."""
+    def _hidden(self, few: Marks, rows: Counts) -> Marks:
+        """Groups that are told as if they were empty; the others are reported."""
+        hidden = np.zeros_like(few) if self.masked else few
+        self.note(np.where(hidden, 0, rows))
+        return hidden
+
+    def _small_boxes(self, groups: Array) -> SmallGroups:
         inside = self._few(groups[:, N_INSIDE])
-        joined = np.where(inside, groups[:, N_INSIDE], 0.0)
-        undecided = self._few(groups[:, N_UNDECIDED] + joined)
-        active = self._few(groups[:, N_ACTIVE] + joined)
-        self.note(np.where(inside, 0.0, groups[:, N_INSIDE]))
-        self.note(np.where(undecided, 0.0, groups[:, N_UNDECIDED] + joined))
-        self.note(np.where(active, 0.0, groups[:, N_ACTIVE] + joined))
-        return inside, undecided, active
+        joined = np.zeros_like(inside) if self.masked else inside
+        more = np.where(joined, groups[:, N_INSIDE], 0.0)
+        self.note(np.where(joined, 0.0, groups[:, N_INSIDE]))
+        undecided, active = self._few(groups[:, N_UNDECIDED] + more), self._few(groups[:, N_ACTIVE] + more)
+        for few, rows in ((undecided, N_UNDECIDED), (active, N_ACTIVE)):
+            self._hidden(few, groups[:, rows] + more)
+        return SmallGroups(inside, joined, undecided, active)
 
     def _minorants(
-        self,
-        minorants: Array,
-        insides: Array,
-        half: Array,
-        held: NDArray[np.bool_],
-        few: NDArray[np.bool_],
-        most: float,
+        self, minorants: Array, kept: Array, insides: Array, centre: Array, half: Array, held: Marks, few: Marks
     ) -> Array:
-        """Few undecided rows by a coarse quadratic; `insides` is 0 where the in-rows are among them."""
+        """All rows together on the grid; few undecided rows beside the in-rows as told (`insides`; their own quadratic
+        is `kept`), in coarse steps or as a constant: W δ² is positive and may be left out."""
+        told = self._located.quadratics(minorants, centre, half)
         if not few.any():
-            return minorants
-        theta = np.where(held, 0.0, SHIFT)
-        rest, doubt = minorants - insides, 16 * self.least * EPS * (np.abs(minorants) + np.abs(insides))
-        coarse = np.empty_like(rest)
-        coarse[:, 0] = np.minimum(power_above(rest[:, 0]), np.maximum(most - insides[:, 0], 0.0))
-        grid = power_above(np.abs(rest[:, 1:-1]).max(axis=1, keepdims=True)) / 4.0
-        with np.errstate(divide="ignore", invalid="ignore"):
-            coarse[:, 1:-1] = np.where(grid > 0.0, np.trunc(rest[:, 1:-1] / grid) * grid, 0.0)
-        lost = (2.0 * (1.0 - theta) * (np.abs(rest - coarse) + doubt)[:, 1:-1] * half).sum(axis=1)
-        heavier = np.maximum(coarse[:, 0] - rest[:, 0] + doubt[:, 0], 0.0)
-        lost += heavier * ((1.0 - 2.0 * theta) * half**2).sum(axis=1)
-        least = rest[:, -1] - doubt[:, -1] - lost * (1.0 + 64 * EPS)
-        coarse[:, -1] = -coarse_above(np.maximum(-least, 0.0) * (1.0 + 4 * EPS))
-        loose = insides + coarse
-        size = np.abs(loose)
+            return told
+        rest, doubt = minorants - kept, 16 * self.least * EPS * (np.abs(minorants) + np.abs(kept))
+        rest[:, 0] = np.maximum(rest[:, 0], 0.0)
+        rest[:, -1] -= doubt[:, -1] + 2.0 * (doubt[:, 1:-1] * half).sum(axis=1) + doubt[:, 0] * (half**2).sum(axis=1)
+        if self.masked:
+            coarse = self._located.quadratics(rest, centre, half, FEW)
+        else:
+            theta = np.where(held, 0.0, SHIFT)
+            lost = 2.0 * ((1.0 - theta) * np.abs(rest[:, 1:-1]) * half).sum(axis=1) * (1.0 + 64 * EPS)
+            least = np.minimum(rest[:, -1] - lost, 0.0) * (1.0 + 4 * EPS)
+            coarse = np.zeros_like(rest)
+            coarse[:, -1] = self._located.down(least) if self.share > 0.0 else -digits_above(-least, 3)
+        loose, size = insides + coarse, np.abs(insides) + np.abs(coarse)
         loose[:, -1] -= 4 * EPS * (size[:, -1] + (size[:, :1] * half**2 + 2.0 * size[:, 1:-1] * half).sum(axis=1))
-        return np.where(few[:, None], loose, minorants)
+        return np.where(few[:, None], loose, told)
 
 
-def power_above(values: Array) -> Array:
-    """The least power of two that is not below a number; 0 for 0.
+class SmallGroups(NamedTuple):
+    """Of every box, whether rows are few."""
 
-    >>> power_above(np.array([0.0, 0.3, 1.0, 5.0])).tolist()
-    [0.0, 0.5, 1.0, 8.0]
-    """
-    mantissa, exponent = np.frexp(np.maximum(values, 0.0))
-    power = np.ldexp(1.0, np.where(mantissa == 0.5, exponent - 1, exponent))
-    return np.asarray(np.where(mantissa == 0.0, 0.0, power))
+    inside: Marks
+    joined: Marks  # the few in-rows count as undecided
+    undecided: Marks  # with those that joined
+    active: Marks  # undecided rows that count in the minorant
 
 
-def coarse_above(values: Array) -> Array:
-    """Rounded up to three binary digits: at most a quarter too much.
+def _coarse(few: Marks) -> Array:
+    """How many steps make one."""
+    return np.where(few, FEW, 1.0)
 
-    >>> coarse_above(np.array([0.0, 1.0, 1.01, 6.7])).tolist()
-    [0.0, 1.0, 1.25, 7.0]
-    """
-    mantissa, exponent = np.frexp(np.maximum(values, 0.0))
-    return np.asarray(np.ldexp(np.ceil(mantissa * 8.0) / 8.0, exponent))
+
+def _cuts(cuts: Array, known: Array, size: Array, steps: Array, few: Marks, twice: bool) -> Array:
+    """Cuts above what the in-rows' quadratic tells of them (`known`, terms of `size`), the rest rounded up on the grid;
+    `twice`: by as much more as a second rounding can add."""
+    rest = cuts - known + 8 * EPS * (size + np.abs(cuts))
+    step = steps * _coarse(few)
+    told = on_grid(np.ceil, rest, step) + (step if twice else 0.0)
+    digits = digits_above(rest, 3) * (1.25 if twice else 1.0)
+    return _up(known + 4 * EPS * size + np.where(few, np.maximum(told, digits), told))
 
 
 def _half(lower: Array, upper: Array) -> Array:

@@ -2,7 +2,7 @@
 
 A refusal names the rule and never a value, neither of the site's nor of its rows'. The rules on numbers of questions
 hold for a whole run, over all of its jobs; a run's first request must be `Describe`, where K, columns and domain are
-settled. Groups of fewer than `least_rows` rows are not reported: see `guard.py`.
+settled. Groups of fewer than `least_rows` rows are not reported and sums lie on a grid: see `guard.py`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any, Literal, get_args
 
 from ..core.errors import InvalidInput, NodeRefused
 from ..protocol.messages import Describe, PriceQuery, Query, Request
+from .guard import GRAIN, Guard
 
 POLICY_FILE = "policy.json"
 Approval = Literal["rule", "hand"]
@@ -29,6 +30,7 @@ class Policy:
     require_domain: bool = True  # without a domain a site tells its extremes, and those are values of rows
     require_features: bool = False  # the columns must be named in the request, in the site's order
     least_rows: int = 5  # of a group that is reported; 1 reports all
+    grain: float = GRAIN  # step of sums, in spreads of a row, where least_rows > 1; 0: sums as they are
     most_questions: int = 5_000  # per run
     most_boxes: int = 1_000_000  # per run
     most_points: int = 1_000_000  # centroids and candidates per run
@@ -58,14 +60,19 @@ class Policy:
         for rule, value in told.items():
             if rule not in known:
                 raise InvalidInput(f"{where}: unknown rule '{rule}'; the rules are {', '.join(known)}")
-            if type(value) is not type(known[rule]):
+            if type(value) is not type(known[rule]) and not (type(known[rule]) is float and type(value) is int):
                 raise InvalidInput(f"{where}: rule '{rule}' must be {_kind(known[rule])}, not {value!r}")
             if type(value) is int and value < LEAST.get(rule, 1):
                 raise InvalidInput(f"{where}: rule '{rule}' must be at least {LEAST.get(rule, 1)}")
+        if not 0.0 <= told.get("grain", 0.0) <= LARGEST_GRAIN:
+            raise InvalidInput(f"{where}: rule 'grain' must be from 0 to {LARGEST_GRAIN:g}, not {told['grain']!r}")
         for rule, choices in (("approval", get_args(Approval)), ("masks", get_args(Masks))):
             if rule in told and told[rule] not in choices:
                 raise InvalidInput(f"{where}: rule '{rule}' must be one of {', '.join(choices)}")
         return replace(cls(), **told)
+
+    def guard(self) -> Guard:
+        return Guard(self.least_rows, float(self.grain))
 
     def write(self, folder: Path) -> None:
         path = folder / POLICY_FILE
@@ -80,7 +87,8 @@ class Policy:
             f"{self.most_points:,} points per run; {self.most_runs_per_day} runs a day",
             f"a domain {'must be given' if self.require_domain else 'need not be given: extremes may be told'}; "
             f"columns {'must be named' if self.require_features else 'need not be named'}",
-            f"groups of fewer than {self.least_rows} rows are not reported"
+            f"groups of fewer than {self.least_rows} rows are not reported; "
+            f"{f'sums in steps of {self.grain:g} spreads of a row' if self.grain else 'sums are told exactly'}"
             if self.least_rows > 1
             else "groups of any size are reported, single rows too",
             f"masked sums: {whom}; methods of the paper: {'allowed' if self.paper_methods else 'refused'}",
@@ -90,10 +98,11 @@ class Policy:
 
 
 LEAST = {"keep_days": 0}
+LARGEST_GRAIN = 1.0  # a coordinator that checks sums allows for no more
 
 
 def _kind(default: Any) -> str:
-    return {int: "a whole number", bool: "true or false", str: "a name"}[type(default)]
+    return {int: "a whole number", float: "a number", bool: "true or false", str: "a name"}[type(default)]
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..core.arrays import Array
 from ..core.errors import NodeRefused
@@ -35,7 +36,7 @@ from ..protocol.messages import (
 )
 from .blocks import Blocks, neighbours
 from .cloud import Cloud, fair_stride, first_prices
-from .columns import ColumnSets, Indices
+from .columns import ColumnSets
 from .guard import N_GROUPS, Guard
 from .kernels.boxes import EPS, OFFSET, TINY, claim_boxes, examine_boxes
 from .kernels.members import members_of
@@ -53,7 +54,7 @@ def fewest_rows(weights: Array, of_rows: Array) -> Array:
 class Remembered:
     """A box's undecided rows and in-sums, for its children."""
 
-    rows: Indices
+    rows: NDArray[np.int64]
     sums: Array
 
 
@@ -88,6 +89,7 @@ class PricedRows:
         rows, weights = np.ascontiguousarray(y[self.order]), np.ascontiguousarray(self.w[self.order])
         self._everything = Cloud(rows, weights, Blocks.of(rows, starts))
         self._groups = self._everything
+        self.guard.see_located(rows, weights)
         self._work_on(self._grouped(fair_stride(request.stride, len(rows))))
         n_features = self.x.shape[1]
         exact = not request.origin.any() and np.array_equal(request.basis, np.eye(n_features))
@@ -147,7 +149,7 @@ class PricedRows:
         self.slots[slot] = prices
         if slot == self._boxes_slot:
             self._forget_boxes()
-        return Priced(self.total(prices), self.columns.prices(prices))
+        return self.guard.priced(Priced(self.total(prices), self.columns.prices(prices)))
 
     def total(self, prices: Array) -> float:
         """Σ w λ, rounded down: all terms are positive."""
@@ -176,12 +178,9 @@ class PricedRows:
                        first, last, new, sums)  # fmt: skip
 
         in_parallel(work, n, self.pool, n * self.y.size // 4)
-        for q in np.flatnonzero((sums[0] > 0) & (sums[0] < self.guard.least)):
-            rows = self._widened(self.cloud, points[q], prices)
-            self.columns.put(new[q], rows)
-            w, squared = self.weights[rows], ((self.y[rows] - points[q]) ** 2).sum(axis=1)
-            sums[1:, q] = w @ squared, w.sum(), w @ prices[rows], w @ centre[rows]
-        return ColumnSums(sums[1], sums[2], self.columns.overlaps(n), sums[3], sums[4])
+        self.columns.n_rows[len(self.columns) - n :] = sums[0]
+        made = ColumnSums(sums[1], sums[2], self.columns.overlaps(n), sums[3], sums[4])
+        return self.guard.columns(made, self.columns.n_rows)
 
     def trim(self, request: Trim) -> Trimmed:
         prices, cloud = self._slot(request.slot), self.cloud
@@ -191,18 +190,8 @@ class PricedRows:
             prices = self._everything.means_of(cloud, prices)
         points = cloud.among(request.points)
         values, weights, offsets = cloud.trim(points, prices, self.pool)
-        fewest = fewest_rows(weights, cloud.w)
-        for p in np.flatnonzero((fewest > 0) & (fewest < self.guard.least)):
-            rows = self._widened(cloud, points[p], prices)
-            w, by = cloud.w[rows], cloud.y[rows] - points[p]
-            values[p], weights[p], offsets[p] = w @ ((by**2).sum(axis=1) - prices[rows]), w.sum(), w @ by
-        self.guard.note(fewest[fewest >= self.guard.least])
-        return Trimmed(values, weights, offsets[:, : request.points.shape[1]])
-
-    def _widened(self, cloud: Cloud, point: Array, prices: Array) -> Indices:
-        """Rows in place of a group that is too small to be reported; possibly none."""
-        rows = self.guard.widened(((cloud.y - point) ** 2).sum(axis=1) - prices, cloud.w)
-        return np.empty(0, np.int64) if rows is None else rows
+        told = Trimmed(values, weights, offsets[:, : request.points.shape[1]])
+        return self.guard.trimmed(request, told, fewest_rows(weights, cloud.w))
 
     # ------------------------------------------------------------------ boxes
 
@@ -255,7 +244,7 @@ class PricedRows:
                         groups)  # fmt: skip
 
         in_parallel(work, n, self.pool, n * self.y.size)
-        return self.guard.claimed(request, out, groups, float(self.weights.sum()))
+        return self.guard.claimed(request, out, groups)
 
     def _parent(self, key: int) -> Remembered:
         known = self._boxes.get(key)

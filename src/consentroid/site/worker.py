@@ -59,6 +59,7 @@ class SiteWorker:
         several = (os.cpu_count() or 1) > 1
         self._pool = ThreadPoolExecutor(thread_name_prefix="site") if several else None
         self.guard = guard or Guard()
+        self.guard.see_rows(self._x, self._w)
         self._prices = PricedRows(self._x, self._w, self._pool, self.guard, first_prices)
         self._step = 0
         self._last: PriceReply | None = None
@@ -172,4 +173,4 @@ class SiteWorker:
         in_parallel(work, n, self._pool, self._x.size * n * n_clusters // stride)
         # All terms are positive: the relative error of a cost is below (rows + features + 8) units in the last place.
         np.multiply(out.costs, 1.0 + (len(self._x) + n_features + 8) * EPS, out=out.costs)
-        return self.guard.evaluated(out, fewest_rows(out.counts, self._w))
+        return self.guard.evaluated(request, out, fewest_rows(out.counts, self._w))

@@ -27,6 +27,7 @@ from .cells import check_cover
 from .rows import SiteRows, site_rows
 
 LIMIT = 1e-9  # of the cost: a bound that falls short of what is stated by more refutes the statement
+COARSE = 2.0**-12 * (1.0 + 1e-6)  # sites may round a cost up by so much of it
 
 
 class CheckOutOfTime(Exception):
@@ -166,7 +167,7 @@ class Check:
         stated = self.document.site_costs
         if stated is not None:
             claimed = float(stated[self.document.sites.index(site.name)])
-            if not site.least_cost <= claimed <= site.cost * (1.0 + LIMIT):
+            if not site.least_cost <= claimed <= site.cost * (1.0 + COARSE):
                 raise CertificateInvalid(
                     f"site_costs, {site.name}: {claimed!r} is stated, the centroids cost {site.cost!r} on its rows"
                 )
@@ -178,7 +179,7 @@ class Check:
         """The least bound of all leaves, in original units, and the cost."""
         document = self.document
         upper = self._upper()
-        if upper is not None and not upper * (1.0 - LIMIT) <= document.upper <= upper * (1.0 + LIMIT):
+        if upper is not None and not upper * (1.0 - LIMIT) <= document.upper <= upper * (1.0 + COARSE):
             raise CertificateInvalid(f"upper: {document.upper!r} is stated, the centroids cost {upper!r}")
         present = [name for name in document.sites if name in self.given and self.given[name].prices is not None]
         if len(present) < len(document.sites) and not self._has_claims():
@@ -191,7 +192,7 @@ class Check:
                 raise CertificateInvalid(f"leaf {number}: the bound {leaf.bound!r} is stated, {bound!r} is proven")
             least = bound if least is None else min(least, bound)
         proven = bound_on_rows(0.0 if least is None else least, self._scatter_error(), self.norm, document.scale)
-        if not proven >= document.lower - LIMIT * document.upper:  # with all rows, upper is the cost: see above
+        if not proven >= document.lower - LIMIT * document.upper:  # with all rows, upper is about the cost: see above
             raise CertificateInvalid(f"lower: {document.lower!r} is stated, {proven!r} is proven")
         if upper is not None and not proven <= upper:
             raise CertificateInvalid(f"lower: {proven!r} exceeds the cost {upper!r}, which cannot be")
