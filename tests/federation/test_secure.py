@@ -71,12 +71,15 @@ def test_a_masked_run_proves_what_an_open_run_proves(problem: Problem, alone: Ou
 
 
 def test_a_masked_run_under_the_default_policy() -> None:
-    """Groups of five rows or more: with twenty rows in each cluster and site nothing is lost."""
+    """Sums on a grid: with twenty rows in each cluster and site that costs half a per cent, and the run ends."""
     rng = np.random.default_rng(1)
     centres = np.array([[0.0, 0.0], [9.0, 1.0], [2.0, 9.0]])
     rows = {name: np.concatenate([c + rng.normal(size=(20, 2)) for c in centres]) for name in NODES}
     problem = Problem.checked(rows, 3)
-    assert_agrees(secure(problem, policy=Policy()), run_engine(InProcessTransport.of(problem), problem, gap=1e-4))
+    exact, guarded = run_engine(InProcessTransport.of(problem), problem, gap=1e-4), secure(problem, policy=Policy())
+    assert guarded.lower <= exact.upper
+    assert exact.lower <= guarded.upper <= 1.001 * exact.upper
+    assert guarded.lower >= 0.995 * exact.lower
 
 
 def test_two_sites_can_mask_too() -> None:

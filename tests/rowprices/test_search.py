@@ -19,8 +19,7 @@ class Watched(CellSearch):
 
     def __init__(self, priced: Priced, cell, target: float) -> None:
         super().__init__(priced.session, cell, priced.root, SLOT, target, 1.0)
-        least, points = priced.minimum(cell)
-        self.minimisers = points if least < Fraction(target) else []
+        self.minimum, self.minimisers = priced.minimum(cell)
         self.seen = self.collapsed = 0
 
     def _round(self) -> None:
@@ -35,7 +34,7 @@ class Watched(CellSearch):
     def checked(self, lower, upper, judged: Judged) -> Judged:
         for b in range(len(lower)):
             for m in self.minimisers:
-                if not inside(m, lower[b], upper[b]):
+                if self.minimum >= Fraction(self.target) or not inside(m, lower[b], upper[b]):
                     continue
                 self.seen += 1
                 self.collapsed += bool(np.any((judged.lower[b] == judged.upper[b]) & (lower[b] < upper[b])))

@@ -112,7 +112,7 @@ class Engine:
 
     def _search(self, node: Node, bundle: Bundle) -> None:
         """Prove the node's bound cell by cell; what the search finds below its target goes back to the prices."""
-        session, generous = self.session, 0.0
+        session, generous, before_that = self.session, 0.0, np.empty(0)
         while True:
             if bundle.value < session.cutoff and node.path:
                 return  # it must be branched anyway, and its parent's bound holds
@@ -129,7 +129,12 @@ class Engine:
                 generous = 0.01 * session.upper_y if generous == 0.0 else 2.0 * generous
                 slack = max(slack, generous)
             targets = bundle.least - slack / session.n_clusters
-            missed = self._search_cells(node, bundle, targets)
+            # the same once more: what sites tell of points and of boxes does not meet
+            again = targets.shape == before_that.shape and np.allclose(targets, before_that, rtol=1e-9)
+            missed, before_that = self._search_cells(node, bundle, targets, to_the_end=again), targets
+            if again:
+                self.stuck = True
+                return
             if missed is None and (node.bound >= session.enough or bundle.optimal):
                 return
             if missed is None and self.stuck and bundle.value >= self._goal():
@@ -142,7 +147,9 @@ class Engine:
             bundle.add_points(*missed)
             bundle.improve(self._goal(), np.inf if node.path else self._search_at)
 
-    def _search_cells(self, node: Node, bundle: Bundle, targets: Array) -> tuple[Array, int] | None:
+    def _search_cells(
+        self, node: Node, bundle: Bundle, targets: Array, to_the_end: bool = False
+    ) -> tuple[Array, int] | None:
         """Search every cell that counts; if f is below the target in one, the points and the cell."""
         session, proven = self.session, np.zeros(len(node.cells))
         trees: list[SearchTree | None] = []
@@ -152,7 +159,7 @@ class Engine:
                 trees.append(None)
                 continue
             target = min(float(targets[i]), 0.0)
-            outcome = CellSearch(session, cell, self.root_cell, bundle.centre, target, steepness).run()
+            outcome = CellSearch(session, cell, self.root_cell, bundle.centre, target, steepness, to_the_end).run()
             proven[i] = outcome.proven
             self.stuck |= outcome.stuck and not len(outcome.below)
             trees.append(outcome.tree)

@@ -106,8 +106,19 @@ class CellSearch:
 
     any_set = False  # whether boxes are bounded for all sets of rows, not only for those that f chooses
 
-    def __init__(self, session: Session, cell: Cell, root: Cell, slot: int, target: float, steepness: float) -> None:
+    def __init__(
+        self,
+        session: Session,
+        cell: Cell,
+        root: Cell,
+        slot: int,
+        target: float,
+        steepness: float,
+        to_the_end: bool = False,
+    ) -> None:
         self.session, self.cell, self.root, self.slot, self.target = session, cell, root, slot, target
+        self.aim = target  # the target may fall
+        self.to_the_end = to_the_end  # also where f is below the target: what holds is wanted, not better prices
         self.tree = SearchTree()
         first = self.tree.add(cell.lower, cell.upper)
         # open boxes: number, bound known before it is examined, steepness, number of the parent (−1: none)
@@ -132,7 +143,7 @@ class CellSearch:
             complete = False
         proven = min([self.target, self.settled, *(box[0] for box in self.open)])
         below = np.array(self.below).reshape(-1, len(self.cell.lower))
-        return Outcome(self.target, proven, self.tree, below, complete and not self.open, bool(self.futile))
+        return Outcome(self.aim, proven, self.tree, below, complete and not self.open, bool(self.futile))
 
     def _round(self) -> None:
         """Examine a batch, judge it, keep what is left."""
@@ -155,10 +166,12 @@ class CellSearch:
         futile = (judged.verdicts == OPEN) & (varies + sums.worth <= FUTILE * lacks) & (lacks < np.inf)
         for b, box in enumerate(batch):
             if futile[b]:
-                self.settled = min(self.settled, float(judged.bounds[b]))
                 self.futile.append(judged.points[b])
+                self.target = min(self.target, float(judged.bounds[b]))  # no more can be proven: no box needs more
             elif judged.verdicts[b] != CLOSED:
                 self._settle(b, box[1], judged, cuts[b], float(steeper[b]))
+        if self.futile:
+            self.open = [box for box in self.open if box[0] < self.target]
         still = np.flatnonzero(judged.verdicts == OPEN)
         promising = still[np.argsort(judged.bounds[still])[:TRIED]]
         self.to_try = np.clip(judged.points[promising], self.cell.lower, self.cell.upper)
@@ -219,10 +232,10 @@ class CellSearch:
         self.open += [(bound, child, steepness, box) for child in children]
 
     def _take_tried(self, tried: Trimmed | None) -> None:
-        if tried is None:
+        if tried is None or self.to_the_end:
             return
         for point, value, weight, offset in zip(self.to_try, tried.values, tried.weights, tried.offsets, strict=True):
-            if value < self.target and weight > 0:
+            if value < self.aim and weight > 0:
                 if not self.below:  # a little further for more of them: the next search begins anew
                     self._until = max(int(1.1 * len(self.tree)), 1000)
                 self.below.append(np.clip(point + offset / weight, self.cell.lower, self.cell.upper))
