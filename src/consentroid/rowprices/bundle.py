@@ -29,6 +29,7 @@ MOST_COLUMNS = 400  # and three for each cluster: with far fewer the master forg
 SCATTERED = 64  # random starts of a step
 PROBES = 6  # times as many before a search
 PATIENCE = 4  # steps that promise nothing before the prices count as optimal
+MOST_NULL = 60  # steps in a row that raise nothing, whatever they promise: sites may round more than is left to win
 DRAW_EVERY = 4
 
 
@@ -88,13 +89,15 @@ class Bundle:
 
     def improve(self, goal: float, until: float = np.inf) -> None:
         """Steps until the value reaches the goal, the prices are as good as they get, or the clock shows `until`."""
-        idle = 0
+        idle, null = 0, 0
         while self.value < goal and not self.optimal and self.session.seconds < until:
             self.session.check_time()
+            before = self.value
             promised = self._step()
+            null = 0 if self.value > before else null + 1
             little = 0.02 * self.session.gap * self.session.upper_y + 1e-12 * self.total
             idle = idle + 1 if self._nothing_new or promised < little else 0
-            self.optimal = idle >= PATIENCE
+            self.optimal = idle >= PATIENCE or null >= MOST_NULL
             self.session.note()
         if self.value < goal and len(self.z):  # the prices are as good as they get: is the incumbent?
             draw(self.session, self.z_points, self.z, self.spread)

@@ -32,7 +32,7 @@ MOST_BOXES = 1024  # of one exchange
 SECONDS_PER_BATCH = 0.2
 CERTIFICATE_SHARE = 0.5  # of a search's time that asking about its boxes once more can take
 TRIED = 16  # points of one batch that are tried out
-FUTILE = 0.25  # of what a box lacks: where its own variation and undecided rows could make up for less, sites round
+FUTILE = 0.25  # of what a box lacks: where smaller boxes could win no more than that, it is left
 
 
 @dataclass
@@ -162,10 +162,11 @@ class CellSearch:
         self._take_tried(tried)
         steeper = np.where(sums.worth > 0, sums.undecided / np.maximum(sums.worth, 1e-300), steepness)
         cuts = judged.cuts()
-        lacks, varies = self.target - judged.bounds, sums.minorants[:, -1] - judged.bounds
-        futile = (judged.verdicts == OPEN) & (varies + sums.worth <= FUTILE * lacks) & (lacks < np.inf)
+        # f ≤ I at the centre: no box that holds it proves more. If f is not below the target there, sites round so much
+        worth, lacks = sums.worth + sums.minorants[:, -1] - judged.bounds, self.target - judged.bounds
+        futile = (judged.verdicts == OPEN) & (np.maximum(sums.insides[:, -1] - judged.bounds, worth) <= FUTILE * lacks)
         for b, box in enumerate(batch):
-            if futile[b]:
+            if futile[b] and np.isfinite(judged.bounds[b]):
                 self.futile.append(judged.points[b])
                 self.target = min(self.target, float(judged.bounds[b]))  # no more can be proven: no box needs more
             elif judged.verdicts[b] != CLOSED:
