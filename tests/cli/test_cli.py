@@ -6,6 +6,7 @@ import csv
 import json
 import os
 import re
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -105,6 +106,26 @@ def test_a_scaled_run_is_verified_on_the_rows_as_they_are(run: Path, files: Path
     done = consentroid("verify", run / "certificate.json", *node_options(files), "--json")
     assert as_json(done)["outcome"] == "verified"
     assert "rows are scaled as in the run (standard, from result.json)" in done.stderr
+
+
+def test_a_scaling_that_the_rows_do_not_have_is_refuted(run: Path, files: Path, tmp_path: Path) -> None:
+    """result.json is outside the certificate's fingerprint: with all rows its scaling is computed again. Rows in other
+    units are the same once they are standardised; a scaling called standard that is not is refuted."""
+    shutil.copytree(run, tmp_path / "run")
+    result = json.loads((run / "result.json").read_text())
+    result["scaling"]["factor"][0] *= 2.0
+    result["scaling"]["offset"][0] *= 2.0
+    (tmp_path / "run" / "result.json").write_text(json.dumps(result))
+    for path in files.glob("*.csv"):
+        rows = np.loadtxt(path, delimiter=",", skiprows=1)
+        rows[:, 0] *= 2.0
+        np.savetxt(tmp_path / path.name, rows, delimiter=",", header=path.read_text().partition("\n")[0], comments="")
+    certificate = tmp_path / "run" / "certificate.json"
+    honest = consentroid("verify", certificate, *node_options(tmp_path))
+    assert honest.returncode == 0, honest.stderr  # other units, the same standardised rows
+    forged = consentroid("verify", certificate, *node_options(files))
+    assert forged.returncode == 1
+    assert "these rows have another one" in forged.stderr
 
 
 def test_scales_that_differ_are_told_unless_chosen(files: Path, tmp_path: Path) -> None:
