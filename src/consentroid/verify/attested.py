@@ -19,7 +19,7 @@ from ..core.arrays import Array
 from ..core.errors import CertificateInvalid
 from .arithmetic import rounded_up
 from .cells import check_cover
-from .checking import LIMIT, Check, Report, SiteCheck
+from .checking import COARSE, LIMIT, Check, Report, SiteCheck
 from .limbs import Limbs, from_limbs
 from .shares import slots, wanted
 
@@ -44,7 +44,7 @@ def verify_sums(certificate: Certificate, total: Limbs, quanta: NDArray[np.int64
             upper = rounded_up(_sum(numbers[0]))
     except (FloatingPointError, OverflowError):
         raise CertificateInvalid("nothing is proven: numbers overflow") from None
-    if not upper * (1.0 - LIMIT) <= certificate.upper <= upper * (1.0 + LIMIT):
+    if not upper * (1.0 - LIMIT) <= certificate.upper <= upper * (1.0 + COARSE):
         raise CertificateInvalid(f"upper: {certificate.upper!r} is stated, the centroids cost {upper!r}")
     if inner.bound is None or not inner.bound <= upper:
         raise CertificateInvalid(f"lower: {inner.bound!r} exceeds the cost {upper!r}, which cannot be")
