@@ -27,6 +27,7 @@ ALLOWED: dict[str, set[str]] = {
     "data": {"core"},
     "transport": {"core", "protocol", "site"},
     "rowprices": {"core", "protocol", "certificate"},
+    "parts": {"core", "protocol", "site", "data", "rowprices"},  # of the engine only how sums are rounded
     "paper": {"core", "protocol", "site", "transport"},  # its worker is a site; its loop speaks through a channel
     "evaluation": {"core", "protocol", "transport"},
     "report": {"core", "certificate"},

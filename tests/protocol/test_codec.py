@@ -255,7 +255,7 @@ EIGHT = 8 * MIB
         b"\xdd\xff\xff\xff\xff",  # a list longer than the message
         b"\xdf\x7f\xff\xff\xff",
         (b"\xdc\xff\xff" + b"\x90" * 65_535) * 100,
-        msgpack.packb({"consentroid": 2, "type": "Reply", "body": [[]] * EIGHT}),
+        msgpack.packb({"consentroid": codec.VERSION, "type": "Reply", "body": [[]] * EIGHT}),
         msgpack.packb({"consentroid": "é" * (EIGHT // 2), "type": "Reply", "body": {}}),
         _with("body.node", b"x" * EIGHT),
         _with("body.solved.bounds", ["f8", [2], b"x" * EIGHT]),

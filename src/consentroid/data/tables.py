@@ -21,6 +21,7 @@ from ..core.arrays import Array
 from ..core.errors import InvalidInput
 from ..core.extras import require
 from ..core.names import check_name, visible
+from .file_sets import TEXT, files_of, is_many, suffix_of
 from .text_files import TextFormat, parse_column, read_cells, text_message
 
 INDEX = re.compile(r"__index_level_\d+__|Unnamed: \d+|")
@@ -78,9 +79,11 @@ def read_table(
         from .databases import read_database
 
         return read_database(str(source), columns, missing=missing)
+    if is_many(source):
+        return _read_many(str(source), columns, missing, separator, decimal)
     path = Path(source)
     where = f"'{visible(str(path))}'"
-    kind = _suffix(path)
+    kind = suffix_of(path)
     if kind not in READERS and kind not in TEXT:
         raise InvalidInput(f"cannot read {where}: the file type must be one of {', '.join(sorted([*READERS, *TEXT]))}")
     if not path.is_file():
@@ -95,14 +98,24 @@ def read_table(
         raise InvalidInput(f"cannot read {where}: {error.strerror or _sentence(error)}") from None
 
 
+def _read_many(
+    source: str, columns: Sequence[str] | None, missing: bool, separator: str | None, decimal: str | None
+) -> Table:
+    tables = [
+        read_table(file, columns, missing=missing, separator=separator, decimal=decimal) for file in files_of(source)
+    ]
+    first = tables[0]
+    for file, table in zip(files_of(source), tables, strict=True):
+        if table.names != first.names:
+            others = f"columns {_listed(table.names)}, the first file {_listed(first.names)}"
+            raise InvalidInput(f"'{visible(file)}' has {others}; name those to use with --columns")
+    rows = np.concatenate([table.rows for table in tables])
+    return Table(first.names, rows, first.kinds, tuple(notice for table in tables for notice in table.notices))
+
+
 def is_database(source: object) -> bool:
     """Whether this is the address of a database rather than of a file."""
     return isinstance(source, str) and DATABASE.match(source) is not None
-
-
-def _suffix(path: Path) -> str:
-    suffixes = [suffix.lower() for suffix in path.suffixes[-2:]]
-    return "".join(suffixes) if suffixes[-1:] == [".gz"] else "".join(suffixes[-1:])
 
 
 def as_table(
@@ -177,7 +190,6 @@ def _read_npz(path: Path, columns: Sequence[str] | None, missing: bool, where: s
     return finished(_from_array(arrays[key], names, where), columns, missing, where)
 
 
-TEXT = frozenset({".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".txt.gz"})
 READERS = {
     ".parquet": _read_parquet,
     ".feather": _read_feather,

@@ -6,8 +6,6 @@ bound, so the only duty of this file is that the sums it returns belong to the p
 
 from __future__ import annotations
 
-import hashlib
-import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -41,6 +39,7 @@ from .guard import N_GROUPS, Guard
 from .kernels.boxes import EPS, OFFSET, TINY, claim_boxes, examine_boxes
 from .kernels.members import members_of
 from .parallel import Pool, in_parallel
+from .price_files import price_digest, write_prices
 
 MOST_REMEMBERED = 32_000_000  # undecided rows kept for boxes whose children may come; the oldest are forgotten
 
@@ -268,18 +267,15 @@ class PricedRows:
     # ------------------------------------------------------------------ what stays at the site
 
     def keep(self, request: KeepPrices, path: Path | None) -> PricesKept:
-        """Prices of the slots in the rows' own order: to the private file, and their digest to the certificate."""
-        kept = np.empty((len(request.slots), len(self.x)))
-        for i, slot in enumerate(request.slots):
-            kept[i, self.order] = self._proving_slot(int(slot))
-        if path is not None:
-            with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-                np.savez(file, prices=kept)
+        """Prices of the slots to the private file, and their digest to the certificate."""
+        kept = self.prices_of(request.slots)
+        write_prices(path, kept)
         totals = np.array([self.total(self._slot(int(slot))) for slot in request.slots])
         return PricesKept(price_digest(kept), totals)
 
-
-def price_digest(prices: Array) -> str:
-    """sha256 over the shape (two int64) and the prices (float64), little-endian, row by row."""
-    shape = np.array(prices.shape, dtype="<i8").tobytes()
-    return hashlib.sha256(shape + np.ascontiguousarray(prices, dtype="<f8").tobytes()).hexdigest()
+    def prices_of(self, slots: Indices) -> Array:
+        """(L, n) in the rows' own order."""
+        kept = np.empty((len(slots), len(self.x)))
+        for i, slot in enumerate(slots):
+            kept[i, self.order] = self._proving_slot(int(slot))
+        return kept

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from ..core.arrays import Array
-from ..core.errors import NodeRefused
+from ..core.errors import ConsentroidError, NodeRefused
 from ..core.kernel_cache import drop_stale
 from ..core.problem import Domain, NodeData, count_distinct
 from ..protocol.messages import (
@@ -30,6 +30,7 @@ from ..protocol.messages import (
     Response,
 )
 from .cloud import fair_stride
+from .columns import Indices
 from .guard import Guard
 from .kernels.boxes import EPS
 from .kernels.columns import assign_rows
@@ -50,14 +51,15 @@ class SiteWorker:
         price_file: Path | None = None,
         guard: Guard | None = None,
         first_prices: Array | None = None,
+        threads: int | None = None,
     ) -> None:
         self._data = data
         self._features = tuple(features)
         self.price_file = price_file
-        kept = data.weights > 0
+        kept = slice(None) if data.weights.all() else data.weights > 0  # a slice copies nothing
         self._x, self._w = np.ascontiguousarray(data.points[kept]), np.ascontiguousarray(data.weights[kept])
-        several = (os.cpu_count() or 1) > 1
-        self._pool = ThreadPoolExecutor(thread_name_prefix="site") if several else None
+        width = threads or os.cpu_count() or 1
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="site") if width > 1 else None
         self.guard = guard or Guard()
         self.guard.see_rows(self._x, self._w)
         self._prices = PricedRows(self._x, self._w, self._pool, self.guard, first_prices)
@@ -71,6 +73,27 @@ class SiteWorker:
     @property
     def rows(self) -> NodeData:
         return self._data
+
+    def answered(self, request: Request) -> Response:
+        """The answer, or why there is none: a failing site is a value to the coordinator, never a crash."""
+        try:
+            return self.answer(request)
+        except Exception as error:
+            final = isinstance(error, ConsentroidError)  # refused on purpose: it would be again
+            reason = f"{type(error).__name__}: {error}"
+            return Failure(self.name, reason, -1 if isinstance(request, Describe) else request.round, final)
+
+    def prices(self, slots: Indices) -> Array:
+        """(L, n) prices in the order of the rows of positive weight: they stay with the site's owner."""
+        return self._prices.prices_of(slots)
+
+    def distinct(self, most: int) -> Array:
+        """Distinct rows, as many as there are up to `most`: the same."""
+        for size in (max(1000, 4 * most), len(self._x)):
+            found = np.unique(self._x[:size], axis=0)
+            if len(found) >= most:
+                break
+        return np.asarray(found[:most])
 
     def answer(self, request: Request) -> Response:
         if isinstance(request, Describe):

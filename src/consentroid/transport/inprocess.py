@@ -6,18 +6,27 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from typing import Protocol
 
-from ..core.errors import ConsentroidError
 from ..core.problem import NodeData, Problem
-from ..protocol.messages import Describe, Failure, Query, Request, Response
+from ..protocol.messages import Query, Request, Response
 from ..site.worker import SiteWorker
+
+
+class AnsweringSite(Protocol):
+    @property
+    def name(self) -> str: ...
+
+    def answered(self, request: Request) -> Response:
+        """The answer, or a `Failure`; never raises."""
+        ...
 
 
 class InProcessTransport:
     bytes_down = 0  # nothing crosses a border; `MeteredTransport` says what would
     bytes_up = 0
 
-    def __init__(self, workers: Iterable[SiteWorker], n_threads: int | None = None) -> None:
+    def __init__(self, workers: Iterable[AnsweringSite], n_threads: int | None = None) -> None:
         self._workers = tuple(workers)
         width = min(len(self._workers), n_threads or os.cpu_count() or 1)
         self._share = width / len(self._workers)  # of an exchange's time that a node gets when nodes take turns
@@ -38,7 +47,8 @@ class InProcessTransport:
 
     def exchange(self, requests: Sequence[Request]) -> list[Response]:
         side_by_side = map if self._pool is None else self._pool.map
-        return list(side_by_side(_answer, self._workers, [self._fair(request) for request in requests]))
+        fair = [self._fair(request) for request in requests]
+        return list(side_by_side(lambda site, request: site.answered(request), self._workers, fair))
 
     def _fair(self, request: Request) -> Request:
         if isinstance(request, Query) and request.solve is not None:
@@ -48,12 +58,3 @@ class InProcessTransport:
     def close(self) -> None:
         if self._pool is not None:
             self._pool.shutdown(wait=False, cancel_futures=True)
-
-
-def _answer(worker: SiteWorker, request: Request) -> Response:
-    try:
-        return worker.answer(request)
-    except Exception as error:  # a failing node is a value to the coordinator, never a crash
-        final = isinstance(error, ConsentroidError)  # refused on purpose: it would be again
-        reason = f"{type(error).__name__}: {error}"
-        return Failure(worker.name, reason, -1 if isinstance(request, Describe) else request.round, final)
