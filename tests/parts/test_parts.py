@@ -108,3 +108,19 @@ def test_a_missing_package_is_named_with_its_remedy(folder: Path, monkeypatch: p
     monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(InvalidInput, match=r"pip install 'consentroid\[dask\]'"):
         fit_files({"all": str(folder)}, 3, workers=2)
+
+
+def test_the_command_reads_a_folder_in_parts(folder: Path, tmp_path: Path) -> None:
+    pytest.importorskip("distributed")
+    from typer.testing import CliRunner
+
+    from consentroid.cli.main import app
+
+    where = tmp_path / "run"
+    begin = ["fit", "--node", f"all={folder}", "-k", "3", "--columns", "a,b", "--weights", "mass", "--out", str(where)]
+    told = CliRunner().invoke(app, [*begin, "--workers", "2", "--json"])
+    assert told.exit_code == 0, told.output
+    check = ["verify", str(where / "certificate.json"), "--node", f"all={folder}/*.parquet", "--weights", "mass"]
+    assert CliRunner().invoke(app, check).exit_code == 0
+    refused = CliRunner().invoke(app, [*begin, "--workers", "2", "--scale", "standard"])
+    assert refused.exit_code != 0

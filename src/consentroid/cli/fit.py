@@ -25,6 +25,7 @@ from .inputs import (
     SeparatorOption,
     TimeLimitOption,
     WeightsOption,
+    listed,
     node_files,
     parse_domain,
     read_nodes,
@@ -63,6 +64,12 @@ def fit(
     ] = SymmetryRule.ORDER,
     topology: Annotated[TopologyName, typer.Option(help="Graph of the paper's methods.")] = TopologyName.LINE,
     max_rounds: Annotated[int | None, typer.Option(help="Stop the paper's methods after so many rounds.")] = None,
+    workers: Annotated[
+        int | None, typer.Option(help="Read files in parts, in so many processes: rows larger than memory, with dask.")
+    ] = None,
+    scheduler: Annotated[
+        str | None, typer.Option(help="The same on the workers of this dask scheduler, as in tcp://host:8786.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Cluster rows that lie at several sites, and prove how good the clusters are.
@@ -75,6 +82,13 @@ def fit(
     from .console import compile_first, live_progress, notify
     from .resuming import earlier_run, joined, scratch_folder, take_over_prices
 
+    if workers is not None or scheduler is not None:
+        only = {"--resume": resume, "--scale": scale, "--impute": impute, "--method": method != Method.ROW_PRICES}
+        fit_in_parts(
+            node, k, out, only, columns=columns, weights=weights, gap=gap, time_limit=time_limit, domain=domain,
+            seed=seed, workers=workers, scheduler=scheduler, as_json=as_json,
+        )  # fmt: skip
+        return
     if resume and method != Method.ROW_PRICES:
         raise InvalidInput(f"--resume goes on with row prices, not with {method.value}; leave --method out")
     sites = read_sites(node, columns, weights=weights, separator=separator, decimal=decimal, missing=impute)
@@ -128,6 +142,36 @@ def fit(
     )
     write_run(folder, result, details)
     _tell(result_as_dict(result, details), folder, as_json)
+    if result.stop_reason == StopReason.INTERRUPTED:
+        raise typer.Exit(130)
+
+
+def fit_in_parts(
+    node: list[str], k: int, out: Path, unavailable: Mapping[str, object], *, columns: str | None, weights: str | None,
+    gap: float, time_limit: float, domain: str | None, seed: int, workers: int | None, scheduler: str | None,
+    as_json: bool,
+) -> None:  # fmt: skip
+    """Rows that stay in parts on workers: what needs them all in one place is not to be had."""
+    from ..core.result import StopReason
+    from ..many_files import fit_files
+    from ..report.files import Details, clean_up, output_folder, result_as_dict, write_run
+    from .console import compile_first, live_progress
+
+    for option, given in unavailable.items():
+        if given:
+            raise InvalidInput(f"{option} needs all rows in one process; leave out --workers and --scheduler, or it")
+    if workers is not None and (workers < 1 or scheduler is not None):
+        raise InvalidInput(f"--workers {workers} starts processes here: give at least 1, and no --scheduler")
+    sources, folder = node_files(node), output_folder(out)
+    clean_up(folder)
+    compile_first()
+    with ending_like_ctrl_c(), live_progress(as_json) as on_step:
+        result = fit_files(
+            sources, k, columns=listed(columns), weights=weights, workers=workers, scheduler=scheduler, folder=folder,
+            domain=parse_domain(domain), gap=gap, time_limit=time_limit, seed=seed, on_step=on_step,
+        )  # fmt: skip
+    write_run(folder, result, Details())
+    _tell(result_as_dict(result, Details()), folder, as_json)
     if result.stop_reason == StopReason.INTERRUPTED:
         raise typer.Exit(130)
 

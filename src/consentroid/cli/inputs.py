@@ -23,8 +23,8 @@ NodeOption = Annotated[
     list[str],
     typer.Option(
         metavar="NAME=SOURCE",
-        help="NAME=FILE: a site and its rows (.csv, .csv.gz, .tsv, .parquet, .feather, .npy, .npz); NAME=URL#TABLE or "
-        "NAME='URL#SELECT ...' for a database. Repeat.",
+        help="NAME=FILE: a site and its rows (.csv, .csv.gz, .tsv, .parquet, .feather, .npy, .npz); NAME=FOLDER or "
+        "NAME='rows/*.parquet' for many files; NAME=URL#TABLE or NAME='URL#SELECT ...' for a database. Repeat.",
     ),
 ]
 ClustersOption = Annotated[int, typer.Option("-k", "--clusters", help="Number of clusters.")]

@@ -86,7 +86,7 @@ class Cluster:
                 host="127.0.0.1",
                 dashboard_address="127.0.0.1:0",
                 scheduler_kwargs={"dashboard": False},
-                silence_logs=logging.ERROR,
+                silence_logs=logging.CRITICAL,
             )
         try:
             self._client = distributed.Client(self._local or scheduler, timeout="30s", set_as_default=False)

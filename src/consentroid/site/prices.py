@@ -53,7 +53,7 @@ def fewest_rows(weights: Array, of_rows: Array) -> Array:
 class Remembered:
     """A box's undecided rows and in-sums, for its children."""
 
-    rows: NDArray[np.int64]
+    rows: NDArray[np.int32]
     sums: Array
 
 
@@ -84,6 +84,8 @@ class PricedRows:
         self.scale = request.scale
         if not np.isfinite(y).all():
             raise NodeRefused("rows overflow in the coordinates asked for")
+        if len(y) > np.iinfo(np.int32).max:  # rows are named by 32 bits
+            raise NodeRefused(f"{len(y)} rows are too many for one process; give them in parts (--workers)")
         self.order, starts = neighbours(y)
         rows, weights = np.ascontiguousarray(y[self.order]), np.ascontiguousarray(self.w[self.order])
         self._everything = Cloud(rows, weights, Blocks.of(rows, starts))
@@ -203,7 +205,7 @@ class PricedRows:
         lengths = np.array([len(one.rows) for one in inherited], dtype=np.int64)
         starts = np.concatenate([[0], np.cumsum(lengths)[:-1]]).astype(np.int64)
         rows, sums = np.concatenate([one.rows for one in inherited]), np.stack([one.sums for one in inherited])
-        kept, kept_lengths = np.empty(len(rows), np.int64), np.empty(n, np.int64)
+        kept, kept_lengths = np.empty(len(rows), np.int32), np.empty(n, np.int64)
         out = BoxSums(
             minorants=np.empty((n, n_features + 2)),
             insides=np.empty((n, n_features + 2)),
@@ -249,7 +251,7 @@ class PricedRows:
         known = self._boxes.get(key)
         if known is None:
             sums = np.zeros(OFFSET + 2 * self.y.shape[1])
-            return Remembered(np.arange(len(self.y), dtype=np.int64), sums)
+            return Remembered(np.arange(len(self.y), dtype=np.int32), sums)
         return Remembered(known.rows, known.sums.copy())
 
     def _remember(self, key: int, box: Remembered) -> None:

@@ -291,8 +291,8 @@ def claim_boxes(
     """
     n_features = y.shape[1]
     centre, half, theta = np.empty(n_features), np.empty(n_features), np.empty(n_features)
-    a, kept, sums = np.empty(len(y)), np.empty(len(y), np.int64), np.empty(OFFSET + 2 * n_features)
-    rows, safe = np.empty(len(y), np.int64), 1.0 - (n_features + 4) * EPS
+    a, kept, sums = np.empty(len(y)), np.empty(len(y), np.int32), np.empty(OFFSET + 2 * n_features)
+    rows, safe = np.empty(len(y), np.int32), 1.0 - (n_features + 4) * EPS
     for b in range(first, last):
         lo, hi = lower[b], upper[b]
         frame(lo, hi, held[b], shift, centre, half, theta)
