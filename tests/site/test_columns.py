@@ -54,15 +54,16 @@ def test_sums_over_columns_equal_those_over_sets(n: int, weighted: bool) -> None
     )
 
 
-def test_a_small_column_is_made_of_more_rows() -> None:
+def test_a_small_column_tells_no_weight_and_still_moves_prices() -> None:
     rows = priced(200, weighted=True, least=20)
     far = np.array([[3.2, 0.0]])
     alone = sets(rows, far, rows.slots[0])[0]
     assert 0 < len(alone) < 20
     sums = rows.make_columns(MakeColumns(0, 0, np.zeros(0, bool), far))
-    own = {j for j in range(200) if int(rows.columns.bits[0, j >> 6]) >> (j & 63) & 1}
-    assert len(own) in (0, 20)
-    assert sums.sizes[0] == pytest.approx(rows.weights[sorted(own)].sum())
+    assert sums.sizes[0] == 0.0
+    rows.move(MovePrices(1, 0, 0.1, np.array([1.0])))
+    stayed = rows.slots[1] == rows.slots[0]
+    assert set(np.flatnonzero(stayed).tolist()) == alone
 
 
 def test_marks_and_weights_must_be_as_many_as_columns() -> None:

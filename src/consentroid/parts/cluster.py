@@ -10,12 +10,12 @@ from types import TracebackType
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..core.arrays import Array
 from ..core.errors import ConsentroidError, InvalidInput, NodeFailed
 from ..core.extras import require
 from ..protocol.messages import Describe, Failure, Request, Response
-from ..site.columns import Indices
 from .files import Portion, deal
 from .site import Part, SiteOfParts
 
@@ -55,7 +55,7 @@ class RemotePart:
 
         return wait
 
-    def prices(self, slots: Indices) -> Array:
+    def prices(self, slots: NDArray[np.int64]) -> Array:
         return np.asarray(self._result(self._actor.prices(slots)))
 
     def distinct(self, most: int) -> Array:

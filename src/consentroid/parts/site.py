@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..core.arrays import Array
 from ..core.errors import NodeRefused
 from ..core.problem import count_distinct
 from ..protocol.messages import Describe, Description, Failure, PriceQuery, PriceReply, PricesKept, Request, Response
 from ..rowprices.totals import total
-from ..site.columns import Indices
 from ..site.price_files import price_digest, write_prices
 from ..site.worker import SiteWorker
 from .files import Portion
@@ -30,7 +30,7 @@ class AskablePart(Protocol):
 
     def ask(self, request: Request) -> Callable[[], Response]: ...
 
-    def prices(self, slots: Indices) -> Array:
+    def prices(self, slots: NDArray[np.int64]) -> Array:
         """(L, n) in the order of its rows."""
         ...
 
@@ -53,7 +53,7 @@ class Part:
         response = self.answer(request)
         return lambda: response
 
-    def prices(self, slots: Indices) -> Array:
+    def prices(self, slots: NDArray[np.int64]) -> Array:
         return self._worker.prices(slots)
 
     def distinct(self, most: int) -> Array:
@@ -103,7 +103,7 @@ class SiteOfParts:
             upper=None if first.upper is None else np.max([part.upper for part in parts if part.upper is not None], 0),
         )
 
-    def _keep(self, slots: Indices, replies: Sequence[PriceReply]) -> PricesKept:
+    def _keep(self, slots: NDArray[np.int64], replies: Sequence[PriceReply]) -> PricesKept:
         """The parts' prices side by side, as one process would have written them."""
         prices = np.concatenate([part.prices(slots) for part in self.parts], axis=1)
         write_prices(self.price_file, prices)

@@ -275,7 +275,7 @@ class PricedRows:
         totals = np.array([self.total(self._slot(int(slot))) for slot in request.slots])
         return PricesKept(price_digest(kept), totals)
 
-    def prices_of(self, slots: Indices) -> Array:
+    def prices_of(self, slots: NDArray[np.int64]) -> Array:
         """(L, n) in the rows' own order."""
         kept = np.empty((len(slots), len(self.x)))
         for i, slot in enumerate(slots):

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..core.arrays import Array
 from ..core.errors import ConsentroidError, NodeRefused
@@ -30,7 +31,6 @@ from ..protocol.messages import (
     Response,
 )
 from .cloud import fair_stride
-from .columns import Indices
 from .guard import Guard
 from .kernels.boxes import EPS
 from .kernels.columns import assign_rows
@@ -83,7 +83,7 @@ class SiteWorker:
             reason = f"{type(error).__name__}: {error}"
             return Failure(self.name, reason, -1 if isinstance(request, Describe) else request.round, final)
 
-    def prices(self, slots: Indices) -> Array:
+    def prices(self, slots: NDArray[np.int64]) -> Array:
         """(L, n) prices in the order of the rows of positive weight: they stay with the site's owner."""
         return self._prices.prices_of(slots)
 
