@@ -190,6 +190,7 @@ def _row_prices(
         features=tuple(features),
         counts=session.counts[order],
         radii=radii(session.spreads, session.site_counts.sum(axis=0))[order],
+        withheld=_withheld(sum(description.weight for description in channel.described), session.counts),
         certificate=certificate,
         regions=None if found is None else Regions(found.lower[order], found.upper[order], found.tolerance),
         trace=tuple(session.trace),
@@ -227,9 +228,16 @@ def _shares(channel: Channel, costs: Array | None, counts: Array | None, order: 
             description.n_points,
             None if costs is None else float(costs[i]),
             None if counts is None else counts[i][order],
+            0.0 if counts is None else _withheld(description.weight, counts[i]),
         )
         for i, description in enumerate(channel.described)
     )
+
+
+def _withheld(weight: float, counts: Array) -> float:
+    """What counts leave out of a weight, beyond rounding."""
+    missing = weight - float(counts.sum())
+    return missing if missing > 1e-9 * weight else 0.0
 
 
 def _paper(

@@ -23,6 +23,7 @@ from consentroid.data.datasets import penguins
 RESULT_FIELDS = {
     "format", "version", "verdict", "certified", "lower_bound", "upper_bound", "gap", "gap_asked", "stop_reason",
     "method", "bound_from", "n_clusters", "n_features", "n_rows", "n_sites", "features", "centroids", "counts", "radii",
+    "withheld",
     "spread", "regions", "scaling", "sites", "settings", "rounds", "boxes", "cells", "bytes_up", "bytes_down",
     "seconds", "phases", "versions",
 }  # fmt: skip

@@ -8,6 +8,7 @@ import re
 import shutil
 import signal
 import socket
+import sqlite3
 import ssl
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 
 pytest.importorskip("nvflare")
@@ -26,11 +28,12 @@ from typer.testing import CliRunner
 from consentroid.cli.federation import federation_app
 from consentroid.cli.main import app
 from consentroid.core.errors import FederationFailed, NodeFailed
+from consentroid.federation.administrator import Progress
 from consentroid.federation.job import write_job
-from consentroid.federation.kit import set_private_table
+from consentroid.federation.kit import provision, set_private_table
 from consentroid.federation.site_log import LOG_FILE, SiteLog
 from consentroid.site.policy import Policy
-from flare_federation import FEATURES, NODES, OPEN, SECURE, Running
+from flare_federation import FEATURES, NODES, OPEN, SECURE, Running, free_port
 from keys import startup
 
 pytestmark = [
@@ -278,26 +281,70 @@ def test_the_server_hangs_up_on_those_without_a_certificate_of_the_federation(fe
         answer(ssl.create_default_context())
 
 
-def test_the_node_command_serves_and_stops_without_leaving_a_process(federation: Running) -> None:
-    import psutil
+def command(*arguments: object) -> subprocess.Popen[str]:
+    line = [sys.executable, "-m", "consentroid.cli.main", *map(str, arguments)]
+    return subprocess.Popen(line, stdout=subprocess.PIPE, text=True)
 
-    federation.members["west"].stop()
-    command = [sys.executable, "-m", "consentroid.cli.main", "node", "start", str(federation.kits.node("west"))]
-    command += ["--data", str(federation.root / "west.csv")]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as node:
-        try:
-            with federation.administrator() as administrator:
-                administrator.wait_for_nodes(NODES, {"west": time.time()})
-            family = psutil.Process(node.pid).children(recursive=True)
-            assert family
-            node.send_signal(signal.SIGINT)
-            said, _ = node.communicate(timeout=30)
-        finally:
-            node.kill()
-            federation.start("west")
-    assert "Node 'west' offers 36 rows with height, width" in said
+
+def gone(family: list[psutil.Process]) -> bool:
     psutil.wait_procs(family, timeout=10)
-    assert not any(process.is_running() for process in family)
+    return not any(process.is_running() for process in family)
+
+
+def test_a_node_stopped_in_a_run_leaves_no_process_and_the_run_goes_on(federation: Running, tmp_path: Path) -> None:
+    """By SIGTERM, with its worker at work; its rows are in a database."""
+    database = tmp_path / "west.db"
+    with sqlite3.connect(database) as rows:
+        rows.execute("create table patients (height real, width real)")
+        rows.executemany("insert into patients values (?, ?)", federation.data["west"].tolist())
+    federation.members["west"].stop()
+    started = time.time()
+    node = command("node", "start", federation.kits.node("west"), "--data", f"sqlite:///{database}#patients")
+    families: list[list[psutil.Process]] = []
+
+    def stop_once(progress: Progress) -> None:
+        record = (progress.status or {}).get("record")
+        if not families and record is not None and record["round"] >= 10:
+            families.append(psutil.Process(node.pid).children(recursive=True))
+            node.send_signal(signal.SIGTERM)
+            node.wait(60)
+            federation.start("west")
+
+    arguments = federation.arguments(SECURE, limits={"silence": 5.0, "call": 5.0, "pace": 0.1})
+    try:
+        with federation.administrator() as administrator:
+            administrator.wait_for_nodes(NODES, {"west": started})
+            administrator.fit(arguments, tmp_path / "out", stop_once)
+        said = node.communicate(timeout=60)[0]
+    finally:
+        node.kill()
+        set_private_table(federation.kits.node("west"), federation.root / "west.csv")
+    assert "Node 'west' offers 36 rows with height, width from a database" in said
+    assert "Stopping the node 'west'" in said
+    assert len(families[0]) >= 2, "the engine's process and the job's worker"
+    assert gone(families[0])
+    result = json.loads((tmp_path / "out" / "result.json").read_text())
+    assert result["certified"]
+    assert result["upper_bound"] == pytest.approx(federation.in_process().upper_bound, rel=1e-9)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_the_server_command_stops_without_leaving_a_process(number: int, tmp_path: Path) -> None:
+    kits = provision(("north",), f"localhost:{free_port()}", tmp_path / "kits")
+    server = command("federation", "serve", kits.server)
+    try:
+        log = kits.server / "process.log"
+        while not (log.exists() and "Server started" in log.read_text()):
+            assert server.poll() is None, log.read_text()
+            time.sleep(0.2)
+        family = psutil.Process(server.pid).children(recursive=True)
+        assert family
+        server.send_signal(number)
+        said = server.communicate(timeout=60)[0]
+    finally:
+        server.kill()
+    assert "Stopping the server" in said
+    assert gone(family)
 
 
 def test_the_kits_are_hardened(federation: Running) -> None:

@@ -16,6 +16,7 @@ from nvflare.apis.shareable import Shareable
 from consentroid.certificate.signatures import Root
 from consentroid.core.errors import InvalidInput, NodeFailed, NodeRefused
 from consentroid.core.problem import Problem
+from consentroid.federation.controller import without_small_cells
 from consentroid.federation.desk import KEPT, serve
 from consentroid.federation.protocol import ASK, DONE, REFUSED
 from consentroid.federation.secure import ALL, SecureTransport
@@ -30,6 +31,7 @@ from consentroid.transport.inprocess import InProcessTransport
 from consentroid.transport.journal import JournalTransport
 from engine_runs import Outcome, run_engine
 from keys import startup
+from made_results import made_result
 from wire import COORDINATOR, NODES, OPEN, SECURE, VICTIM, Fault, Wire, round_of
 
 
@@ -293,3 +295,20 @@ def test_masks_are_refused_for_a_number_that_does_not_grow(tmp_path: Path) -> No
         with pytest.raises(NodeRefused, match="have been used"):
             north.masked(words, number, b"another digest")
     assert not np.array_equal(north.masked(words, 8, b"digest"), first)
+
+
+@pytest.mark.parametrize(
+    ("counts", "told", "withheld"),
+    [
+        ([20.0, 30.0, 40.0], [20.0, 30.0, 40.0], 0.0),
+        ([3.0, 30.0, 40.0], [0.0, 0.0, 40.0], 33.0),  # the total is known: three would follow from it
+        ([3.0, 4.0, 40.0], [0.0, 0.0, 40.0], 7.0),
+        ([0.0, 30.0, 40.0], [0.0, 30.0, 40.0], 0.0),
+    ],
+)
+def test_counts_of_few_rows_are_left_out(counts: list[float], told: list[float], withheld: float) -> None:
+    result = made_result(counts=np.array(counts), radii=np.ones(3))
+    left = without_small_cells(result)
+    assert left.counts.tolist() == told
+    assert left.withheld == withheld
+    assert np.array_equal(np.isnan(left.radii), (np.array(counts) > 0) & (np.array(told) == 0))

@@ -46,7 +46,7 @@ class KeepingWire(Wire):
     def _desk(self, name: str) -> Desk:
         data = next(one for one in self.problem.nodes if one.name == name)
         make, prices = self.workers.get(name, honest), self.kept(name) / f"{RUN}.npz"
-        return desk_of(name, lambda: make(data, prices, Guard(self.policy.least_rows)), self.policy, self.kept(name))
+        return desk_of(name, lambda: make(data, prices, self.policy.guard()), self.policy, self.kept(name))
 
     def next_job(self) -> None:
         for name in list(self.desks):

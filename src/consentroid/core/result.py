@@ -29,6 +29,7 @@ class SiteShare:
     n_rows: int
     cost: float | None
     counts: Array | None  # (K,) weight of its rows in each cluster
+    withheld: float = 0.0  # weight of rows that the counts leave out: in groups too small to be reported
 
 
 @dataclass(frozen=True)
@@ -82,6 +83,7 @@ class FitResult:
     bytes_down: int
     seconds: float
     phases: dict[str, float] = field(default_factory=dict)  # seconds in each phase
+    withheld: float = 0.0  # weight of rows that `counts` leaves out: sites do not report small groups
     spectral_bound: float = 0.0  # from the moments alone: no certificate covers it, so it proves nothing to others
 
     @property

@@ -153,7 +153,8 @@ class Answering:
         rows = self.source.rows()
         check_of_this_run(certificate, run, digest_of_rows(rows))
         masks = self.masks if n_sites > 1 else None
-        return attest(question, certificate, rows, run, scaling, masks, self.signer.sign, self.signer.certificate)
+        signer, coarse = self.signer, self.policy.guard().share > 0.0
+        return attest(question, certificate, rows, run, scaling, masks, signer.sign, signer.certificate, coarse)
 
     def _set_up(self, question: Question) -> bytes:
         """What comes before the messages of the protocol: masks, and one scale for all sites."""

@@ -72,15 +72,17 @@ def quanta_of(certificate: Certificate, weight: int) -> NDArray[np.int64]:
 
 def attest(
     question: Question, certificate: Certificate, data: NodeData, run: KeptRun, scaling: dict[str, Any] | None,
-    masks: SiteMasks | None, sign: Callable[[bytes], bytes], signer: bytes,
+    masks: SiteMasks | None, sign: Callable[[bytes], bytes], signer: bytes, coarse_cost: bool,
 ) -> bytes:  # fmt: skip
-    """The site's signed statement, as it is sent."""
+    """The site's signed statement, as it is sent; `coarse_cost`: its policy has it round costs up, as in the run."""
     if not 1 <= len(certificate.sites) <= MOST_SITES or (masks is None) != (len(certificate.sites) == 1):
         raise NodeRefused("masks are due exactly where there are several sites")
     weight = exponent(float(data.weights.sum())) if masks is None else masks.scales.weight
     quanta = quanta_of(certificate, weight)
     try:
-        share = site_share(certificate, data.name, data.points, data.weights, run.prices, run.claims(), quanta)
+        share = site_share(
+            certificate, data.name, data.points, data.weights, run.prices, run.claims(), quanta, coarse_cost
+        )
     except (CertificateInvalid, InvalidInput) as error:  # their words may quote rows
         log.warning("certificate %s: %s", certificate.fingerprint, error)
         raise NodeRefused(DOES_NOT_HOLD) from None

@@ -15,6 +15,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from nvflare.apis.event_type import EventType
 from nvflare.apis.fl_constant import FLContextKey
 from nvflare.apis.fl_context import FLContext
@@ -28,6 +29,7 @@ from ..core.result import FitResult, Step
 from ..fitting import run
 from ..protocol.transport import Transport
 from ..report.files import Details, plain, step_as_dict, write_run
+from ..site.policy import Policy
 from ..transport.checked import CheckedTransport
 from ..transport.journal import JournalTransport
 from .job import JobArguments
@@ -119,7 +121,7 @@ class ConsentroidController(Controller):  # type: ignore[misc]
             # names, rows and digests of the price files; nothing else of a site is known
             certificate = None if result.certificate is None else self._secure.named(result.certificate)
             result = replace(result, sites=self._secure.shares, certificate=certificate)
-        write_run(results, result, details)
+        write_run(results, without_small_cells(result), details)
         shutil.rmtree(directory, ignore_errors=True)  # the run is over: nothing is left to resume
         return result
 
@@ -157,6 +159,20 @@ class ConsentroidController(Controller):  # type: ignore[misc]
             "nodes": {name: asdict(status) for name, status in nodes.items()},
             "record": None if self._last is None else plain(step_as_dict(self._last)),
         }
+
+
+def without_small_cells(result: FitResult, least: int = Policy().least_rows) -> FitResult:
+    """Counts and radii of clusters of few rows are left out, and of the smallest other where the few would be all that is
+    missing: the number of all rows is known."""
+    few = (result.counts > 0.0) & (result.counts < least)
+    others = np.where(few | (result.counts <= 0.0), np.inf, result.counts)
+    if few.any() and result.counts[few].sum() < least and np.isfinite(others).any():
+        few[int(np.argmin(others))] = True
+    if not few.any():
+        return result
+    left_out = float(result.counts[few].sum())
+    counts, radii = np.where(few, 0.0, result.counts), np.where(few, np.nan, result.radii)
+    return replace(result, counts=counts, radii=radii, withheld=result.withheld + left_out)
 
 
 def _transport(arguments: JobArguments | VerifyArguments, fl_ctx: FLContext) -> FlareTransport:

@@ -134,13 +134,20 @@ def result_as_dict(result: FitResult, details: Details | None = None) -> dict[st
         "centroids": back(result.centroids),
         "counts": result.counts,
         "radii": result.radii,
+        "withheld": result.withheld,
         "spread": details.spread,
         "regions": None
         if regions is None
         else {"lower": back(regions.lower), "upper": back(regions.upper), "tolerance": regions.tolerance},
         "scaling": None if details.scaling is None else dict(details.scaling),
         "sites": [
-            {"name": site.name, "n_rows": site.n_rows, "cost": site.cost, "counts": site.counts}
+            {
+                "name": site.name,
+                "n_rows": site.n_rows,
+                "cost": site.cost,
+                "counts": site.counts,
+                "withheld": site.withheld,
+            }
             for site in result.sites
         ],
         "settings": dict(result.settings),

@@ -12,6 +12,8 @@ from .wording import as_number, at_least, effort, percent, safe, stop_reason, ve
 if TYPE_CHECKING:
     from rich.console import Console
 
+FEW = "·"
+
 
 def show_result(document: Mapping[str, Any], folder: Path, console: Console) -> None:
     from rich.table import Table
@@ -22,13 +24,23 @@ def show_result(document: Mapping[str, Any], folder: Path, console: Console) -> 
         table.add_column(heading, justify="right")
     for site in document["sites"]:
         cost = "–" if site["cost"] is None else f"{site['cost']:.6g}"
-        counts = ["–"] * int(document["n_clusters"]) if site["counts"] is None else [f"{c:g}" for c in site["counts"]]
+        counts = ["–"] * int(document["n_clusters"])
+        if site["counts"] is not None:
+            counts = [FEW if count == 0 and site.get("withheld") else f"{count:g}" for count in site["counts"]]
         table.add_row(safe(site["name"]), f"{site['n_rows']:,}", cost, *counts)
     if len(document["sites"]) > 1:
         table.add_section()
-        totals = [f"{count:g}" for count in document["counts"]]
+        least = "≥ " if document.get("withheld") else ""  # some site's part of any cluster may be left out
+        totals = [f"{least}{count:g}" if count or not least else FEW for count in document["counts"]]
         table.add_row("all", f"{document['n_rows']:,}", f"{as_number(document['upper_bound'], math.inf):.6g}", *totals)
     console.print(table)
+    if document.get("withheld"):
+        console.print(
+            f"Suppressed: rows of weight {document['withheld']:g} are in groups too small to be reported by their "
+            f"sites' policy; {FEW} stands for none or few.",
+            highlight=False,
+            soft_wrap=True,
+        )
     lower, upper = as_number(document["lower_bound"], -math.inf), as_number(document["upper_bound"], math.inf)
     gap = as_number(document["gap"], math.inf)
     for name, value in (

@@ -30,7 +30,7 @@ from .limbs import DOWN, NEAREST, UP, Limbs, to_limbs
 from .rows import SiteRows, site_rows
 
 COST, ERROR, WEIGHT, OFFSET, VALUE = range(5)  # what a quantum is for: weights times lengths to the power 0, 1, 2
-N_QUANTA = 5
+COST_DIGITS = 13  # binary: what is added is below `COARSE` (`checking.py`)
 Cut = tuple[int, int, float, float]  # axis, side, threshold, μ
 # row of the price file, box, its cuts → minorant, in-rows' quadratic, one sum per cut; raises where nothing was claimed
 ClaimsOf = Callable[[int, Array, Array, list[Cut]], Array]
@@ -88,9 +88,12 @@ def slots(certificate: Certificate) -> Slots:
 
 def site_share(
     certificate: Certificate, name: str, rows: ArrayLike, weights: ArrayLike, prices: Path | ArrayLike,
-    claims: ClaimsOf, quanta: NDArray[np.int64],
+    claims: ClaimsOf, quanta: NDArray[np.int64], coarse_cost: bool = False,
 ) -> Limbs:  # fmt: skip
-    """The site's part of every sum; raises `CertificateInvalid` where rows and certificate do not fit together."""
+    """The site's part of every sum; raises `CertificateInvalid` where rows and certificate do not fit together.
+
+    `coarse_cost`: the site told its cost in the run rounded up to `COST_DIGITS`, and tells no more here.
+    """
     check = Check(certificate, lambda: None)
     try:
         with np.errstate(over="raise", invalid="raise", divide="raise", under="ignore"):
@@ -100,7 +103,8 @@ def site_share(
             if site.prices is None:
                 raise InvalidInput(f"site '{name}': {site.reason}")
             check.add_site(site)
-            numbers = [np.array([site.cost, site.scatter_error]), _totals(certificate, site)]
+            cost = _digits_above(site.cost, COST_DIGITS) if coarse_cost else site.cost
+            numbers = [np.array([cost, site.scatter_error]), _totals(certificate, site)]
             numbers += _boxes(certificate, site, claims, quanta)
     except (FloatingPointError, OverflowError):
         raise CertificateInvalid("nothing is proven: numbers overflow") from None
@@ -212,6 +216,16 @@ class _SiteBoxes(CellCheck):
         if not more <= CLAIM_LIMIT * scale + 2.0 * FLOOR:
             raise CertificateInvalid(f"{self.place}: box {self.n_boxes}, the site's claims: its rows say less")
         return math.nextafter(claim - math.ldexp(1.0, math.frexp(more)[1]), -math.inf)
+
+
+def _digits_above(value: float, digits: int) -> float:
+    """Rounded up to so many binary digits.
+
+    >>> _digits_above(6.7, 3), _digits_above(0.0, 3)
+    (7.0, 0.0)
+    """
+    mantissa, power = math.frexp(value)
+    return math.ldexp(math.ceil(math.ldexp(mantissa, digits)), power - digits)
 
 
 def _on_grid(value: float, quantum: int) -> float:
