@@ -162,8 +162,8 @@ class ConsentroidController(Controller):  # type: ignore[misc]
 
 
 def without_small_cells(result: FitResult, least: int = Policy().least_rows) -> FitResult:
-    """Counts and radii of clusters of few rows are left out, and of the smallest other where the few would be all that is
-    missing: the number of all rows is known."""
+    """Counts and radii of clusters of few rows are left out, and of the smallest other one where the few would be all
+    that is missing: the number of all rows is known."""
     few = (result.counts > 0.0) & (result.counts < least)
     others = np.where(few | (result.counts <= 0.0), np.inf, result.counts)
     if few.any() and result.counts[few].sum() < least and np.isfinite(others).any():
