@@ -212,10 +212,10 @@ def test_one_version_everywhere() -> None:
 
 
 def test_the_gallery_counts_right() -> None:
-    from consentroid.data.datasets import lung, penguins, rand_hie
+    from consentroid.data.datasets import grunfeld, lung, penguins, rand_hie, states
 
     text = (DOCS / "gallery.md").read_text(encoding="utf-8")
-    for sites in (penguins(), rand_hie(("xage", "disea"), year=1), lung()):
+    for sites in (penguins(), rand_hie(("xage", "disea"), year=1), lung(), grunfeld(), states()[0]):
         assert f"{sum(table.n_rows for table in sites.tables.values()):,}" in text
     shown = set(re.findall(r"examples/(\w+\.py)", text))
     assert all((ROOT / "examples" / script).is_file() for script in shown - {"NAME.py"})

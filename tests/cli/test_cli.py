@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import os
 import re
@@ -10,6 +11,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,7 @@ import numpy as np
 import pytest
 
 from consentroid import __version__
-from consentroid.cli.main import COMMANDS
+from consentroid.cli.main import COMMANDS, main
 from consentroid.data.datasets import penguins
 
 RESULT_FIELDS = {
@@ -33,9 +35,22 @@ REPLAY_FIELDS = {
 }  # fmt: skip
 
 
-def consentroid(*arguments: object, **options: Any) -> subprocess.CompletedProcess[str]:
+def process(*arguments: object, **options: Any) -> subprocess.CompletedProcess[str]:
+    """A process of its own, where that is the point."""
     command = [sys.executable, "-m", "consentroid", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, timeout=240, check=False, **options)
+
+
+def consentroid(*arguments: object) -> subprocess.CompletedProcess[str]:
+    """The same in this process: nothing is imported and loaded again, and warnings are errors here, too."""
+    out, err, code = io.StringIO(), io.StringIO(), 0
+    with pytest.MonkeyPatch.context() as patched, redirect_stdout(out), redirect_stderr(err):
+        patched.setattr(sys, "argv", ["consentroid", *map(str, arguments)])
+        try:
+            main()
+        except SystemExit as left:
+            code = left.code if isinstance(left.code, int) else int(left.code is not None)
+    return subprocess.CompletedProcess(sys.argv, code, out.getvalue(), err.getvalue())
 
 
 def as_json(done: subprocess.CompletedProcess[str]) -> Any:
@@ -213,7 +228,7 @@ def test_the_report_of_a_run(run: Path, files: Path, tmp_path: Path) -> None:
 
 
 def test_the_demo(tmp_path: Path) -> None:
-    done = consentroid("demo", "--out", tmp_path)
+    done = process("demo", "--out", tmp_path)
     assert done.returncode == 0, done.stderr
     assert "a cluster of one row is that row" in done.stdout
     assert "never a row" not in done.stdout
@@ -252,7 +267,7 @@ def test_too_many_clusters_are_named(files: Path, tmp_path: Path) -> None:
 
 
 def test_help_lists_every_command_and_imports_none() -> None:
-    done = consentroid("--help")
+    done = process("--help")
     assert done.returncode == 0
     for name, (_, _, words) in COMMANDS.items():
         assert re.search(rf"^  {name} ", done.stdout, re.M), name
@@ -260,16 +275,16 @@ def test_help_lists_every_command_and_imports_none() -> None:
     asked = "import sys, consentroid.cli.main; print(*sorted(m.partition('.')[0] for m in sys.modules))"
     loaded = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True).stdout.split()
     assert not {"numpy", "scipy", "sklearn", "numba", "matplotlib", "rich", "narwhals"} & set(loaded)
-    assert consentroid("--version").stdout == f"consentroid {__version__}\n"
+    assert process("--version").stdout == f"consentroid {__version__}\n"
 
 
 def test_choices_are_completed() -> None:
     words = "consentroid fit --method q"
     settings = {"_CONSENTROID_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": "3"}
-    done = consentroid(env={**os.environ, **settings})
+    done = process(env={**os.environ, **settings})
     assert done.stdout.split() == ["qnda", "qnda-epigraph"]
     settings = {"_CONSENTROID_COMPLETE": "complete_bash", "COMP_WORDS": "consentroid pre", "COMP_CWORD": "1"}
-    assert consentroid(env={**os.environ, **settings}).stdout.split() == ["predict"]
+    assert process(env={**os.environ, **settings}).stdout.split() == ["predict"]
 
 
 INTERRUPTED = """

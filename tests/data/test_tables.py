@@ -13,7 +13,7 @@ import pytest
 from pyarrow import feather
 
 from consentroid.core.errors import InvalidInput
-from consentroid.data.datasets import lung, penguins, rand_hie
+from consentroid.data.datasets import grunfeld, lung, penguins, rand_hie, states
 from consentroid.data.tables import Table, as_table, read_table
 
 ROWS = np.array([[1.0, 0.25], [2.5, -3.0], [4.0, 1e-3]])
@@ -207,6 +207,11 @@ def test_data_sets_with_natural_sites() -> None:
     assert sum(table.n_rows for table in patients.tables.values()) == 227
     assert np.isnan(np.concatenate(list(patients.rows.values()))).any()
     assert not np.isnan(np.concatenate(list(birds.rows.values()))).any()
+    assert [table.n_rows for table in grunfeld().tables.values()] == [20] * 11
+    regions, names = states()
+    assert {name: len(own) for name, own in names.items()} == {"Midwest": 12, "Northeast": 9, "South": 17, "West": 13}
+    assert {name: table.n_rows for name, table in regions.tables.items()} == {n: len(s) for n, s in names.items()}
+    assert "District of Columbia" in names["South"]
     assert birds.features == ("bill_length_mm", "bill_depth_mm", "flipper_length_mm", "body_mass_g")
 
 

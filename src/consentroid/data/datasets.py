@@ -6,6 +6,8 @@ loader     package         rows    nodes                licence of the data
 penguins   this one        342     3 islands            CC0 (Horst, Hill, Gorman 2020)
 rand_hie   statsmodels     20,190  6 sites              public domain (RAND Health Insurance Experiment)
 lung       lifelines       227     18 institutions      as the package, MIT (Loprinzi et al. 1994)
+grunfeld   statsmodels     220     11 firms             public domain (Grunfeld 1950)
+states     statsmodels     51      4 regions of the US  public domain (Statistical Abstracts of 2009)
 =========  ==============  ======  ===================  ================================================
 """
 
@@ -27,6 +29,14 @@ from .text_files import MISSING
 PENGUINS = ("bill_length_mm", "bill_depth_mm", "flipper_length_mm", "body_mass_g")
 RAND_HIE = ("xage", "linc", "disea", "mdvis")
 LUNG = ("age", "ph.karno", "pat.karno", "meal.cal", "wt.loss")
+GRUNFELD = ("invest", "value", "capital")
+STATES = ("violent", "poverty", "hs_grad")
+REGIONS = {  # of the Census Bureau; the South has the others
+    "Midwest": "Illinois,Indiana,Iowa,Kansas,Michigan,Minnesota,Missouri,Nebraska,North Dakota,Ohio,South Dakota,"
+    "Wisconsin",
+    "Northeast": "Connecticut,Maine,Massachusetts,New Hampshire,New Jersey,New York,Pennsylvania,Rhode Island,Vermont",
+    "West": "Alaska,Arizona,California,Colorado,Hawaii,Idaho,Montana,Nevada,New Mexico,Oregon,Utah,Washington,Wyoming",
+}
 
 
 @dataclass(frozen=True)
@@ -62,6 +72,30 @@ def lung(features: Sequence[str] = LUNG) -> Sites:
     """Patients with advanced lung cancer by institution, some values missing; one without institution is left out."""
     path = _file("lifelines", "datasets/lung.csv", "lifelines")
     return _by_site(path, "inst", features, prefix="institution ", about="Lung cancer patients by institution")
+
+
+def grunfeld(features: Sequence[str] = GRUNFELD) -> Sites:
+    """Investment, value and capital of eleven American firms, in millions of dollars; a row is a year, 1935 to 1954."""
+    path = _file("statsmodels", "datasets/grunfeld/grunfeld.csv", "statsmodels")
+    return _by_site(path, "firm", features, about="Accounts of eleven firms")
+
+
+def states(features: Sequence[str] = STATES) -> tuple[Sites, dict[str, list[str]]]:
+    """States of the US in 2009 by region, and their names: violent crimes per 100,000 people, poverty in per cent, and
+    per cent of adults that finished high school."""
+    path = _file("statsmodels", "datasets/statecrime/statecrime.csv", "statsmodels")
+    with path.open(newline="", encoding="utf-8") as file:
+        records = list(csv.DictReader(file))
+    region = {state: name for name, listed in REGIONS.items() for state in listed.split(",")}
+    names: dict[str, list[str]] = {name: [] for name in ("Midwest", "Northeast", "South", "West")}
+    rows: dict[str, list[list[float]]] = {name: [] for name in names}
+    about = "States of the US by region"
+    for record in records:
+        state = record["state"].strip()
+        own = region.get(state, "South")
+        names[own].append(state)
+        rows[own].append([_number(record[feature], feature, about) for feature in features])
+    return Sites({name: Table(tuple(features), np.array(table)) for name, table in rows.items()}, about), names
 
 
 def _file(package: str, inside: str, distribution: str) -> Path:
