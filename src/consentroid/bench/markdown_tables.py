@@ -2,7 +2,8 @@
 
     python -m consentroid.bench.markdown_tables FILE [--into PAGE] [--mark NAME]
 
-knows the files of `consentroid replay --out`, and of `bench figures`, `published`, `growth` and `profile` with `--out`.
+knows the files of `consentroid replay --out`, and of `bench disclosure`, `figures`, `published`, `growth` and `profile`
+with `--out`.
 With `--into` the tables replace what stands between <!-- NAME --> and <!-- end --> in a page; NAME is the benchmark's
 unless given.
 """
@@ -20,7 +21,7 @@ from typing import Any
 from ..core.errors import InvalidInput
 from ..paper.replay import METHODS, Record
 from ..paper.results import PAPER, PAPER_MEAN
-from . import figures, growth, profile, published
+from . import disclosure, figures, growth, profile, published
 
 
 def pages_of(told: Any) -> Iterator[str]:
@@ -42,6 +43,8 @@ def pages_of(told: Any) -> Iterator[str]:
         for grid in growth.grids_of(growth.points_in(told)):
             yield f"### {grid.title}"
             yield grid.for_page()
+    elif told["bench"] == "disclosure":
+        yield disclosure.grid_of(disclosure.disclosed_in(told)).for_page()
     else:
         yield profile.grid_of(profile.runs_in(told)).for_page()
 

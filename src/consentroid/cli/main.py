@@ -29,7 +29,7 @@ COMMANDS = {
     "federation": ("federation", "federation_app", "Sites and coordinator on separate machines, on NVIDIA FLARE."),
     "node": ("node", "node_app", "What runs on a data holder's machine."),
     "replay": ("replay", "replay", "Solve the paper's benchmark problems by its methods and ours."),
-    "bench": ("bench", "bench_app", "Measure speed, as ratios in one run on the same work."),
+    "bench": ("bench_paper", "bench_app", "Measure speed, as ratios in one run on the same work."),
 }
 
 
