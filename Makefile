@@ -2,7 +2,8 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
-KERNELS := $(wildcard $(addprefix src/consentroid/,paper/node/_*.py paper/nearest/*.py paper/dual/_*.py site/kernels/*.py))
+KERNELS := $(wildcard $(addprefix src/consentroid/,core/compile.py paper/node/_*.py paper/nearest/*.py paper/dual/_*.py \
+             site/kernels/*.py rowprices/judge.py verify/*.py))
 
 .PHONY: demo test test-faults docs clean
 
@@ -12,7 +13,8 @@ demo: $(VENV)/.compiled
 test: $(VENV)/.installed-test $(VENV)/.compiled
 	$(BIN)/ruff check src tests examples
 	$(BIN)/mypy
-	$(BIN)/pytest -n 2 --dist loadgroup -m "not faults"
+	$(BIN)/pytest -n 2 --dist loadgroup -m "not faults" --cov --cov-report=
+	@echo "Lines covered, without kernels and processes of their own: $$($(BIN)/coverage report --format=total) %"
 
 test-faults: $(VENV)/.installed-test
 	$(BIN)/pytest -m faults
