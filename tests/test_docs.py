@@ -211,6 +211,22 @@ def test_one_version_everywhere() -> None:
     assert consentroid.__version__.startswith(released[1])
 
 
+def test_the_readme_shows_what_the_demo_prints(tmp_path: Path) -> None:
+    """All that does not depend on the machine: the table, cost and verdict; the bound to six digits."""
+    shown = next(text for _, text in blocks(ROOT / "README.md") if text.startswith("Three islands"))
+    done = subprocess.run(
+        [sys.executable, "-m", "consentroid", "demo", "--out", "demo"],
+        cwd=tmp_path, capture_output=True, text=True, timeout=300, check=True,
+    )  # fmt: skip
+    same = [line for line in shown.splitlines() if line.startswith(("│", "cost", "Certified", "Three", "Written"))]
+    assert len(same) == 8
+    for line in same:
+        assert line in done.stdout.splitlines(), line
+    bounds = [re.search(r"proven lower bound +([\d.]+)", text) for text in (shown, done.stdout)]
+    stated, now = (float(found[1]) for found in bounds if found)
+    assert stated == pytest.approx(now, rel=1e-6)
+
+
 def test_the_gallery_counts_right() -> None:
     from consentroid.data.datasets import grunfeld, lung, penguins, rand_hie, states
 

@@ -17,6 +17,7 @@ import json
 import math
 import os
 import shutil
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -33,7 +34,7 @@ from .wording import verdict
 
 FORMAT = "consentroid-result"
 VERSION = 1
-PACKAGES = ("consentroid", "numpy", "scipy", "numba", "clarabel", "scikit-learn")
+PACKAGES = ("numpy", "scipy", "numba", "clarabel", "scikit-learn")
 RESULT, CERTIFICATE, TRACE = "result.json", "certificate.json", "trace.jsonl"
 WRITTEN = (RESULT, CERTIFICATE, TRACE)
 DERIVED = ("report.html", "clusters.png", "bounds.png", "gap.png", "labels.csv")
@@ -168,7 +169,7 @@ def step_as_dict(step: Step) -> dict[str, Any]:
 
 
 def versions() -> dict[str, str]:
-    known = {}
+    known = {"consentroid": str(sys.modules[__name__.partition(".")[0]].__version__)}  # of the code that runs
     for name in PACKAGES:
         try:
             known[name] = version(name)
