@@ -15,6 +15,9 @@ from .core.errors import InvalidInput
 from .core.result import relative_gap
 from .evaluation.quality import Quality, quality
 from .fitting import fit
+from .report.colours import ASKED, BOUND, COST
+
+SEEN = 0.005  # a gap below this is thinner than a line
 
 
 @dataclass(frozen=True)
@@ -54,12 +57,13 @@ class Selection:
         elbow, index = figure.subplots(1, 2)
         k = [choice.n_clusters for choice in self.choices]
         lower, upper = [c.lower for c in self.choices], [c.upper for c in self.choices]
-        elbow.fill_between(k, lower, upper, color="#3366cc", alpha=0.2, lw=0, label="what is not known")
-        elbow.plot(k, upper, color="#dc5b2e", marker="o", label="attained")
-        elbow.plot(k, lower, color="#3366cc", marker="o", ms=4, label="proven lower bound")
+        if any(choice.gap > SEEN for choice in self.choices):  # else the two lines are one
+            elbow.fill_between(k, lower, upper, color=BOUND, alpha=0.2, lw=0, label="what is not known")
+        elbow.plot(k, upper, color=COST, marker="o", label="attained")
+        elbow.plot(k, lower, color=BOUND, marker="o", ms=4, label="proven lower bound")
         elbow.set(xlabel="number of clusters", ylabel="inertia", xticks=k, ylim=(0, None))
         elbow.legend()
-        index.plot(k, [choice.quality.silhouette for choice in self.choices], color="#2c9c69", marker="o")
+        index.plot(k, [choice.quality.silhouette for choice in self.choices], color=ASKED, marker="o")
         index.set(xlabel="number of clusters", ylabel="silhouette (squared Euclidean)", xticks=k)
         for axes in (elbow, index):
             axes.spines[["top", "right"]].set_visible(False)

@@ -47,7 +47,7 @@ def compare(
     from ..core.extras import require
     from ..report import plots
     from ..report.files import output_folder, to_json, write_text
-    from .console import compile_first, console, notify, print_json
+    from .console import compile_first, console, live_progress, notify, print_json
 
     if out is not None:
         require("matplotlib", "plots", "drawing the comparison (--out)")
@@ -56,7 +56,11 @@ def compare(
     prepared, notices = sites.prepared(scale, impute)
     notify(notices)
     compile_first()
-    comparison = compare_methods(prepared.rows, k, weights=sites.weights, gap=gap, time_limit=time_limit, seed=seed)
+    with live_progress(as_json) as on_step:
+        comparison = compare_methods(
+            prepared.rows, k, weights=sites.weights, gap=gap, time_limit=time_limit, seed=seed, on_step=on_step,
+            regions=False,
+        )  # fmt: skip
     document = comparison.as_dict()
     if out is not None:
         write_text(out / "comparison.json", to_json(document, indent=1) + "\n")

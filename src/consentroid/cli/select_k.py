@@ -47,7 +47,7 @@ def select_k(
     from ..core.extras import require
     from ..report.files import output_folder, to_json, write_text
     from ..selection import select_k as select
-    from .console import compile_first, console, notify, print_json
+    from .console import compile_first, console, live_progress, notify, print_json
 
     if not 1 <= least <= most:
         raise InvalidInput(
@@ -60,9 +60,12 @@ def select_k(
     prepared, notices = sites.prepared(scale, impute)
     notify(notices)
     compile_first()
-    selection = select(
-        prepared.rows, range(least, most + 1), weights=sites.weights, gap=gap, time_limit=time_limit, seed=seed
-    )
+    numbers = range(least, most + 1)
+    with live_progress(as_json) as on_step:
+        selection = select(
+            prepared.rows, numbers, weights=sites.weights, gap=gap, time_limit=time_limit, seed=seed, on_step=on_step,
+            regions=False,
+        )  # fmt: skip
     document = {"choices": [choice_as_dict(choice) for choice in selection.choices], "best": best_of(selection)}
     if out is not None:
         write_text(out / "selection.json", to_json(document, indent=1) + "\n")
@@ -107,11 +110,11 @@ def _show(document: dict[str, Any], out: Path | None, console: Any) -> None:
     for heading in (
         "clusters",
         "cost",
-        "proven lower bound",
+        "proven\nlower bound",
         "gap",
         "silhouette",
-        "Calinski–Harabasz",
-        "Davies–Bouldin",
+        "Calinski–\nHarabasz",
+        "Davies–\nBouldin",
     ):
         table.add_column(heading, justify="right")
     for choice in document["choices"]:
