@@ -32,7 +32,7 @@ SITES = np.array(["north", "south", "west"])[np.arange(36) % 3]
 
 
 # A loose gap keeps the proofs of the checks' random data short; the conventions under test do not depend on it.
-@parametrize_with_checks([FederatedKMeans(n_clusters=2, gap=0.5, time_limit=1.0)])
+@parametrize_with_checks([FederatedKMeans(n_clusters=2, gap=0.5, time_limit=30.0)])
 def test_scikit_learn_conventions(estimator: FederatedKMeans, check: object) -> None:
     check(estimator)  # type: ignore[operator]
 
