@@ -120,6 +120,7 @@ WRONG: list[tuple[tuple[object, ...], str]] = [
     (("bench", "published", "--data", "nowhere"), "--data 'nowhere' is not a folder"),
     (("bench", "growth", "--curves", "speed"), "choose from rows, features, clusters, sites"),
     (("bench", "growth", "--sizes", 0), "Invalid value for '--sizes'"),
+    (("bench", "disclosure", "--data", "moon"), "choose from generated, lung, penguins"),
     (("bench", "profile", "--data", "nowhere"), "--data 'nowhere' is not a folder"),
     (("bench", "rounds", "--instances", "nowhere"), "does not exist"),
     (("bench", "rounds", "--seeds", 0), "Invalid value for '--seeds'"),
