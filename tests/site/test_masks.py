@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from copy import copy
 from dataclasses import fields, replace
 from fractions import Fraction
 from typing import Any
@@ -179,10 +180,11 @@ def test_open_numbers_do_not_show_in_what_a_site_sends() -> None:
     reply = reply_of("berlin", np.random.default_rng(1), 3.0)
     seen = []
     for _ in range(2):
-        sites, _ = met(3)
-        seen.append(sites[0].mask(query(), reply, 7, DIGEST).words)
-        again = sites[0].mask(query(), reply, 8, DIGEST).words
-        other = sites[0].mask(query(), reply, 7, hashlib.sha256(b"another").digest()).words
+        site = met(3)[0][0]
+        twin = copy(site)  # under the same keys: a number serves once
+        seen.append(site.mask(query(), reply, 7, DIGEST).words)
+        again = site.mask(query(), reply, 8, DIGEST).words
+        other = twin.mask(query(), reply, 7, hashlib.sha256(b"another").digest()).words
         assert not np.any(seen[-1] == again)
         assert not np.any(seen[-1] == other)
     assert not np.any(seen[0] == seen[1])
@@ -229,21 +231,23 @@ def test_sites_that_were_asked_different_things_give_garbage_together() -> None:
 
 def test_a_reply_of_another_number_or_under_other_keys_is_found_out() -> None:
     sites, hellos, replies = three()
-    late = [*masked(sites[:2], replies[:2]), *masked(sites[2:], replies[2:], number=6)]
+    good = masked(sites[:2], replies[:2])
+    late = [*good, *masked(sites[2:], replies[2:], number=6)]
     with pytest.raises(MalformedMessage, match="do not add up"):
         Unmasking(hellos).total(query(), late, 7, DIGEST)
     others, _ = met(3)
-    foreign = [*masked(sites[:2], replies[:2]), *masked(others[2:], replies[2:])]
+    foreign = [*good, *masked(others[2:], replies[2:])]
     with pytest.raises(MalformedMessage, match="do not add up"):
         Unmasking(hellos).total(query(), foreign, 7, DIGEST)
 
 
 def test_replies_of_another_round_or_form_are_found_out() -> None:
     sites, hellos, replies = three()
+    twin = copy(sites[2])
     made = masked(sites, replies)
     with pytest.raises(MalformedMessage, match="another round"):
         Unmasking(hellos).total(query(4), made, 7, DIGEST)
-    short = sites[2].mask(query(), replace(replies[2], boxes=None), 7, DIGEST)
+    short = twin.mask(query(), replace(replies[2], boxes=None), 7, DIGEST)
     with pytest.raises(MalformedMessage, match="other sums"):
         Unmasking(hellos).total(query(), [*made[:2], short], 7, DIGEST)
 
