@@ -18,19 +18,23 @@ from ..core.arrays import Array
 from ..protocol.messages import MovePrices, PriceQuery, PriceReply, StartPrices, Trim
 from .cells import Node
 from .columns import Columns
-from .incumbents import draw
 from .master import solve_master
+from .rounding import find_incumbents
 from .session import Session
 
 SERIOUS = 0.05  # share of the promised increase that makes a step serious
+LONGER, WELL, MOST_TAU = 1.5, 0.5, 10.0  # after a step that kept half of its promise
+SHORTER = 0.95  # steps after one that was not serious
+MUCH_SHORTER, OVERSHOT = 0.7, 1.0
 TRIM_STEPS = 12
-NEW_COLUMNS = 15
-MOST_COLUMNS = 400  # and three for each cluster: with far fewer the master forgets what it has learnt
+NEW_COLUMNS = 15  # and one for four clusters
+MOST_COLUMNS = 400  # and five for each cluster: with far fewer the master forgets what it has learnt
 SCATTERED = 64  # random starts of a step
 PROBES = 6  # times as many before a search
+USED = 1e-4  # weight from which a column is used: an interior-point method leaves a little on all of them
+WINDOW, WORTHWHILE = 30, 0.05  # so many steps must close at least this share of what is missing
 PATIENCE = 4  # steps that promise nothing before the prices count as optimal
-MOST_NULL = 60  # steps in a row that raise nothing, whatever they promise: sites may round more than is left to win
-DRAW_EVERY = 4
+PAUSE, MOST_PAUSE = 4, 32  # steps between roundings: twice as many after one that found nothing
 
 
 class Bundle:
@@ -43,13 +47,15 @@ class Bundle:
         self.total = node.total
         self.value = -np.inf
         self.least = np.zeros(len(node.cells))  # best f found in each cell
-        self.tau = 1.0
+        self.tau = self.first_tau = 1.0
         # the last master's weights, with point and cell of each
         self.z, self.z_points, self.z_cells = np.zeros(0), np.empty((0, columns.n_features)), np.zeros(0, np.int64)
         self.column_prices = np.zeros(0)  # Σ_{S_c} w λ̂
         self.pool = np.empty((0, columns.n_features))  # points from which trimmed Lloyd starts
         self.optimal = False
         self.steps = 0
+        self._pause = self._next_rounding = PAUSE  # steps between roundings; the step of the next
+        self._rounded_at = 0
         self._nothing_new = False  # the last step found no column and raised nothing
 
     # ------------------------------------------------------------------ starting
@@ -63,7 +69,7 @@ class Bundle:
         self.pool = np.concatenate([points, self.pool])
         prices, _ = self.columns.add(points, self.centre, self.centre)
         weight = float(self.columns.sizes.sum()) or self.session.weight
-        self.tau = max(reply.priced.total / weight / 5.0, 1e-300)
+        self.tau = self.first_tau = max(reply.priced.total / weight / 5.0, 1e-300)
         self.go_on(reply.priced.total, prices)
 
     def go_on(self, total: float, column_prices: Array) -> None:
@@ -82,25 +88,30 @@ class Bundle:
         self.total, self.column_prices = reply.priced.total, reply.priced.column_prices
         weight = self.session.weight
         self.tau, self.pool = max(parent.tau, self.total / weight / 25.0), parent.pool
+        self.first_tau = parent.first_tau
         self._evaluate(self.centre, self._starts(), self.columns.costs - self.column_prices)
         self._take_stock()
 
     # ------------------------------------------------------------------ the loop
 
-    def improve(self, goal: float, until: float = np.inf) -> None:
-        """Steps until the value reaches the goal, the prices are as good as they get, or the clock shows `until`."""
-        idle, null = 0, 0
-        while self.value < goal and not self.optimal and self.session.seconds < until:
+    def improve(self, goal: float, until: float = np.inf, most: int = 10**9) -> None:
+        """Steps until the value reaches the goal, the prices are as good as they get, the clock shows `until`, or
+        there were `most` of them."""
+        idle, since, at_first, last = 0, self.steps, self.value, self.steps + most
+        while self.value < goal and not self.optimal and self.steps < last and self.session.seconds < until:
             self.session.check_time()
             before = self.value
             promised = self._step()
-            null = 0 if self.value > before else null + 1
             little = 0.02 * self.session.gap * self.session.upper_y + 1e-12 * self.total
-            idle = idle + 1 if self._nothing_new or promised < little else 0
-            self.optimal = idle >= PATIENCE or null >= MOST_NULL
+            fell = self.value < before - little  # a column was missing: nothing is known before the next master
+            idle = idle + 1 if (self._nothing_new or promised < little) and not fell else 0
+            self.optimal = idle >= PATIENCE
+            if self.steps - since >= WINDOW:  # many steps that hardly help: columns come and go, the value stays
+                self.optimal |= self.value - at_first < WORTHWHILE * (goal - self.value)
+                since, at_first = self.steps, self.value
             self.session.note()
-        if self.value < goal and len(self.z):  # the prices are as good as they get: is the incumbent?
-            draw(self.session, self.z_points, self.z, self.spread)
+        if self.value < goal and self.steps > self._rounded_at + PAUSE:  # the prices are good: is the incumbent?
+            self._find_incumbents()
 
     def _step(self) -> float:
         """One master, one price vector, new columns; what the master promised."""
@@ -108,11 +119,12 @@ class Bundle:
         columns, node = self.columns, self.node
         places = node.places(columns.points)
         self.z = solve_master(
-            columns.overlaps, columns.costs, columns.sizes, self.column_prices, places, node.counts, self.tau
-        )
+            columns.overlaps, columns.costs, columns.sizes, self.column_prices, places, node.counts, self.tau,
+            columns.idle == 0,
+        )  # fmt: skip
         self.z_points, self.z_cells = columns.points[places[0]], places[1]
         z: Array = np.bincount(places[0], self.z, len(columns)).astype(float)
-        columns.idle = np.where(z > 1e-7, 0, columns.idle + 1)
+        columns.idle = np.where(z > USED, 0, columns.idle + 1)
         starts = self._starts()
         move = MovePrices(self.trial, self.centre, self.tau, z)
         reply = self.session.totals.ask(
@@ -123,28 +135,39 @@ class Bundle:
         by_columns = self._least_of((columns.costs - trial_prices)[places[0]], places[1])
         model = total + float(node.counts @ by_columns)
         promised = model - self.value
-        if self.steps % DRAW_EVERY == 0:
-            draw(self.session, columns.points, z, self.spread)
+        if self.steps >= self._next_rounding:
+            self._find_incumbents()
         before, self.least = self.least, by_columns
         new_prices, centre_prices, kept = self._evaluate(self.trial, starts, columns.costs - trial_prices, reply)
         value = self._value(total)
         self._nothing_new = len(new_prices) == 0 and value <= self.value
         if value > self.value + SERIOUS * max(promised, 0.0):
-            self.value, self.total, self.tau = value, total, self.tau * 1.5
+            if value > self.value + WELL * promised:
+                self.tau = min(self.tau * LONGER, MOST_TAU * self.first_tau)
+            self.value, self.total = value, total
             self.centre, self.trial = self.trial, self._spare_slot()
             self.column_prices = np.concatenate([trial_prices[kept], new_prices])
         else:
-            short = self._shorter(promised, value) if promised > 0 and not self._nothing_new else 0.5
-            self.least, self.tau = before, self.tau * short
+            self.least, self.tau = before, self.tau * self._shorter(promised, value)
             self.column_prices = np.concatenate([self.column_prices[kept], centre_prices])
+        self._take_stock()  # a column found elsewhere can be worth more here than all that was found here
         return promised
 
     def _shorter(self, promised: float, value: float) -> float:
         """By how much the next step is shorter: where rows are many and steps dear, as a parabola through the promise
         and what came of it has its top; else by little, since columns are learnt from failure, too."""
-        if self.session.trim_stride == 1:
-            return 0.9
-        return max(0.5 / (1.0 + max(self.value - value, 0.0) / promised), 0.1)
+        if self._nothing_new or promised <= 0.0:
+            return MUCH_SHORTER
+        if self.session.trim_stride > 1:
+            return max(0.5 / (1.0 + max(self.value - value, 0.0) / promised), 0.1)
+        return MUCH_SHORTER if value < self.value - OVERSHOT * promised else SHORTER
+
+    def _find_incumbents(self) -> None:
+        before = self.session.upper
+        find_incumbents(self.session, self.columns, self.column_prices, self.first_tau, self.spread)
+        better = self.session.upper < before * (1.0 - 1e-9)
+        self._pause = max(self._pause // 2, PAUSE) if better else min(2 * self._pause, MOST_PAUSE)
+        self._rounded_at, self._next_rounding = self.steps, self.steps + self._pause
 
     def _spare_slot(self) -> int:
         """The old centre's slot, unless a proof rests on its prices."""
@@ -181,7 +204,7 @@ class Bundle:
         """Incumbent, columns that nearly pay, and a sample of the pool."""
         session, columns = self.session, self.columns
         assert session.centroids is not None
-        most = 60 + 4 * session.n_clusters
+        most = 60 + 8 * session.n_clusters
         dear = np.empty(0, np.int64)
         if len(self.column_prices) == len(columns):
             dear = np.argsort(columns.costs - self.column_prices)[:most]
@@ -194,7 +217,7 @@ class Bundle:
 
     def _scattered(self, centroids: Array) -> Array:
         """Random points about the centroids, as far out as the rows are spread: no row is needed to start anywhere."""
-        rng, n = self.session.rng, SCATTERED + 2 * len(centroids)
+        rng, n = self.session.rng, SCATTERED + 4 * len(centroids)
         around = centroids[rng.integers(len(centroids), size=n)]
         axes = np.linalg.norm(self.spread, axis=0)[::-1] * self.session.axes.coordinates.scale
         return np.asarray(around + rng.normal(size=around.shape) * axes * rng.uniform(0.0, 1.0, size=(n, 1)))
@@ -213,10 +236,12 @@ class Bundle:
             reply = None
         most = TRIM_STEPS if stride == 1 else 3
         points, values, cells = self._trimmed_lloyd(slot, points, cells, reply, 1, most)
-        chosen = self._distinct(points, values, cells, NEW_COLUMNS + 2 * len(self.node.cells))
+        most = NEW_COLUMNS + self.session.n_clusters // 4 + 2 * len(self.node.cells)
+        chosen = self._distinct(points, values, cells, most)
         self.least = np.minimum(self.least, self._least_of(values, cells))
         self.pool = np.concatenate([points[chosen], self.pool])[:400]
-        kept = self.columns.worth_keeping(MOST_COLUMNS + 3 * self.session.n_clusters)
+        used = 2 * int(np.count_nonzero(self.columns.idle == 0))
+        kept = self.columns.worth_keeping(max(MOST_COLUMNS + 5 * self.session.n_clusters, used))
         new = points[chosen]
         known: dict[tuple[float, ...], float] = {}
         for point, worth in zip(np.round(self.columns.points[kept], 12), reduced[kept], strict=True):

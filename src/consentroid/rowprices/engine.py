@@ -29,6 +29,8 @@ from .session import OutOfTime, Session
 from .totals import total
 from .tree import SearchTree
 
+STEPS_PER_SEARCH = 60  # of prices, before what they have come to is proven again
+
 
 class Engine:
     def __init__(self, session: Session, wants_regions: bool = True) -> None:
@@ -142,7 +144,7 @@ class Engine:
             self.stuck = False
             session.enter("prices")
             if missed is None:  # there is a bound; the prices can still be better
-                bundle.improve(self._goal())
+                bundle.improve(self._goal(), most=STEPS_PER_SEARCH)
                 continue
             bundle.add_points(*missed)
             bundle.improve(self._goal(), np.inf if node.path else self._search_at)

@@ -2,7 +2,7 @@
 
 A step of all candidates is one exchange: the sites return counts and offsets of every cluster, the coordinator moves
 the centroids. No row is ever drawn as a start; clusters are split along random directions instead (as in vector
-quantisation), and later the master's columns are drawn by their weight.
+quantisation); `rounding.py` has candidates from the master's columns.
 """
 
 from __future__ import annotations
@@ -121,13 +121,3 @@ def swaps(session: Session, spread: Array, rounds: int) -> None:
             trials.append(trial)
         lloyd(session, np.array(trials), spread)
         failed = failed + 1 if session.upper >= before * (1.0 - 1e-9) else 0
-
-
-def draw(session: Session, points: Array, z: Array, spread: Array, n: int = N_CANDIDATES) -> None:
-    """Incumbents from the master: K columns drawn by their weight, then Lloyd."""
-    likely = z / max(z.sum(), 1e-300)
-    if np.count_nonzero(likely > 1e-9) < session.n_clusters:
-        return
-    drawn = [session.rng.choice(len(z), session.n_clusters, replace=False, p=likely) for _ in range(n)]
-    distinct = np.unique(np.sort(drawn, axis=1), axis=0)
-    lloyd(session, session.axes.back(points[distinct]), spread)

@@ -42,6 +42,7 @@ class Session:
     upper: float = float("inf")
     lower: float = 0.0
     bound_from: str = "none"
+    elite: list[tuple[float, Array]] = field(default_factory=list)  # costs and centroids of good clusterings
     spectral: float = 0.0  # a bound from the moments alone, for data where no proof is in reach
     site_costs: Array | None = None  # (N,) of the incumbent, where sites answer in the open
     site_counts: Array | None = None  # (N, K)
