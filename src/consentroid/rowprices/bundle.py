@@ -34,6 +34,7 @@ PROBES = 6  # times as many before a search
 USED = 1e-4  # weight from which a column is used: an interior-point method leaves a little on all of them
 WINDOW, WORTHWHILE = 30, 0.05  # so many steps must close at least this share of what is missing
 PATIENCE = 4  # steps that promise nothing before the prices count as optimal
+ROUNDINGS = 3  # that find nothing, before a search or a branch
 PAUSE, MOST_PAUSE = 4, 32  # steps between roundings: twice as many after one that found nothing
 
 
@@ -89,6 +90,7 @@ class Bundle:
         weight = self.session.weight
         self.tau, self.pool = max(parent.tau, self.total / weight / 25.0), parent.pool
         self.first_tau = parent.first_tau
+        self._pause = self._next_rounding = parent._pause
         self._evaluate(self.centre, self._starts(), self.columns.costs - self.column_prices)
         self._take_stock()
 
@@ -110,19 +112,16 @@ class Bundle:
                 self.optimal |= self.value - at_first < WORTHWHILE * (goal - self.value)
                 since, at_first = self.steps, self.value
             self.session.note()
-        if self.value < goal and self.steps > self._rounded_at + PAUSE:  # the prices are good: is the incumbent?
-            self._find_incumbents()
+        if self.value < goal and self.steps > self._rounded_at + PAUSE and not self.node.path:
+            tries = ROUNDINGS  # the prices are as good as they get: is the incumbent?
+            while tries > 0:
+                tries = ROUNDINGS if self._find_incumbents() else tries - 1
 
     def _step(self) -> float:
         """One master, one price vector, new columns; what the master promised."""
         self.steps += 1
         columns, node = self.columns, self.node
-        places = node.places(columns.points)
-        self.z = solve_master(
-            columns.overlaps, columns.costs, columns.sizes, self.column_prices, places, node.counts, self.tau,
-            columns.idle == 0,
-        )  # fmt: skip
-        self.z_points, self.z_cells = columns.points[places[0]], places[1]
+        places = self.mix()
         z: Array = np.bincount(places[0], self.z, len(columns)).astype(float)
         columns.idle = np.where(z > USED, 0, columns.idle + 1)
         starts = self._starts()
@@ -153,6 +152,17 @@ class Bundle:
         self._take_stock()  # a column found elsewhere can be worth more here than all that was found here
         return promised
 
+    def mix(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The master's mixture of all columns known now; column and cell of each of its weights."""
+        columns, node = self.columns, self.node
+        places = node.places(columns.points)
+        self.z = solve_master(
+            columns.overlaps, columns.costs, columns.sizes, self.column_prices, places, node.counts, self.tau,
+            columns.idle == 0,
+        )  # fmt: skip
+        self.z_points, self.z_cells = columns.points[places[0]], places[1]
+        return places
+
     def _shorter(self, promised: float, value: float) -> float:
         """By how much the next step is shorter: where rows are many and steps dear, as a parabola through the promise
         and what came of it has its top; else by little, since columns are learnt from failure, too."""
@@ -162,12 +172,14 @@ class Bundle:
             return max(0.5 / (1.0 + max(self.value - value, 0.0) / promised), 0.1)
         return MUCH_SHORTER if value < self.value - OVERSHOT * promised else SHORTER
 
-    def _find_incumbents(self) -> None:
+    def _find_incumbents(self) -> bool:
+        """Round the master's mixture; whether that found something better."""
         before = self.session.upper
         find_incumbents(self.session, self.columns, self.column_prices, self.first_tau, self.spread)
         better = self.session.upper < before * (1.0 - 1e-9)
         self._pause = max(self._pause // 2, PAUSE) if better else min(2 * self._pause, MOST_PAUSE)
         self._rounded_at, self._next_rounding = self.steps, self.steps + self._pause
+        return better
 
     def _spare_slot(self) -> int:
         """The old centre's slot, unless a proof rests on its prices."""

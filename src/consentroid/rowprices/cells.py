@@ -95,6 +95,21 @@ def most_fractional(node: Node, points: Array, cells: NDArray[np.int64], z: Arra
     return choice
 
 
+def between_centroids(node: Node, centroids: Array) -> tuple[int, int, float] | None:
+    """Where no number is fractional: the widest gap between the coordinates of centroids within a cell."""
+    best, choice = 0.0, None
+    for i, cell in enumerate(node.cells):
+        inside = centroids[np.all((centroids >= cell.lower) & (centroids <= cell.upper), axis=1)]
+        if len(inside) < 2:
+            continue
+        for axis in range(centroids.shape[1]):
+            at = np.sort(inside[:, axis])
+            k = int(np.argmax(np.diff(at)))
+            if at[k + 1] - at[k] > best:
+                best, choice = float(at[k + 1] - at[k]), (i, axis, float(0.5 * (at[k] + at[k + 1])))
+    return choice
+
+
 def frontier(node: Node) -> list[Node]:
     """The proven nodes whose cells cover every clustering: children where all of them prove more than their parent."""
     if node.children:

@@ -18,7 +18,7 @@ from ..core.errors import InvalidInput
 from ..core.result import Regions, StopReason
 from ..protocol.messages import Moments, PriceQuery
 from .bundle import Bundle
-from .cells import Cell, Node, frontier, most_fractional
+from .cells import Cell, Node, between_centroids, frontier, most_fractional
 from .columns import Columns
 from .coordinates import Axes, spectral_bound
 from .incumbents import evaluate, lloyd, split_starts, swaps
@@ -126,13 +126,13 @@ class Engine:
             slack = bundle.value - session.cutoff
             slack -= min(0.5 * slack, 4e-11 * bundle.total)  # what the certificate's own rounding takes off
             if slack <= 0.0:  # the root's own bound, for its sake alone: a little below what the prices promise
-                slack = 0.05 * max(session.upper_y - bundle.value, 0.0)
+                slack = 0.15 * max(session.upper_y - bundle.value, 0.0)
             if node.bound <= 0.0 and session.seconds > self._search_at:  # any bound is better than none
                 generous = 0.01 * session.upper_y if generous == 0.0 else 2.0 * generous
                 slack = max(slack, generous)
             targets = bundle.least - slack / session.n_clusters
             # the same once more: what sites tell of points and of boxes does not meet
-            again = targets.shape == before_that.shape and np.allclose(targets, before_that, rtol=1e-9)
+            again = targets.shape == before_that.shape and np.allclose(targets, before_that, rtol=1e-12, atol=0.0)
             missed, before_that = self._search_cells(node, bundle, targets, to_the_end=again), targets
             if again:
                 self.stuck = True
@@ -144,7 +144,10 @@ class Engine:
             self.stuck = False
             session.enter("prices")
             if missed is None:  # there is a bound; the prices can still be better
+                proven, before_that = bundle.value, before_that[:0]
                 bundle.improve(self._goal(), most=STEPS_PER_SEARCH)
+                if bundle.value <= proven:
+                    return
                 continue
             bundle.add_points(*missed)
             bundle.improve(self._goal(), np.inf if node.path else self._search_at)
@@ -185,6 +188,11 @@ class Engine:
         """Children with every number of centroids below the most fractional threshold."""
         self.session.enter("branch")
         choice = most_fractional(node, bundle.z_points, bundle.z_cells, bundle.z)
+        if choice is None:  # columns that came after the last master may still say where
+            bundle.mix()
+            choice = most_fractional(node, bundle.z_points, bundle.z_cells, bundle.z)
+        if choice is None and self.session.centroids is not None:
+            choice = between_centroids(node, self.session.axes.forward(self.session.centroids))
         return [] if choice is None else node.branch(*choice)
 
     def _conclude(self, root: Node) -> None:
