@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from consentroid.rowprices.columns import Columns
-from consentroid.rowprices.rounding import child, dive, draw
+from consentroid.rowprices.rounding import child, dive, draw, swapped
 
 
 def planted(seed, n_groups=6, per_group=20, n_wrong=30):
@@ -50,3 +50,13 @@ def test_a_child_has_each_centroid_from_one_of_its_parents():
     assert all((parents == centroid).all(axis=1).any() for centroid in one)
     apart = ((one[:, None] - first[None]) ** 2).sum(axis=2)
     assert sorted(apart.argmin(axis=1)) == list(range(9))  # matched: every place is served once
+
+
+def test_a_swap_moves_one_centroid_to_a_column():
+    rng = np.random.default_rng(0)
+    centroids, points = rng.normal(size=(5, 2)), rng.normal(size=(20, 2))
+    moved = swapped(centroids, points, rng.random(20), rng)
+    changed = (moved != centroids).any(axis=1)
+    assert changed.sum() == 1
+    assert (points == moved[changed]).all(axis=1).any()
+    assert np.array_equal(swapped(centroids, centroids, np.ones(5), rng), centroids)  # nowhere to go

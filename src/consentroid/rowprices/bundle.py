@@ -113,9 +113,7 @@ class Bundle:
                 since, at_first = self.steps, self.value
             self.session.note()
         if self.value < goal and self.steps > self._rounded_at + PAUSE and not self.node.path:
-            tries = ROUNDINGS  # the prices are as good as they get: is the incumbent?
-            while tries > 0:
-                tries = ROUNDINGS if self._find_incumbents() else tries - 1
+            self.round_thoroughly()  # the prices are as good as they get: is the incumbent?
 
     def _step(self) -> float:
         """One master, one price vector, new columns; what the master promised."""
@@ -171,6 +169,11 @@ class Bundle:
         if self.session.trim_stride > 1:
             return max(0.5 / (1.0 + max(self.value - value, 0.0) / promised), 0.1)
         return MUCH_SHORTER if value < self.value - OVERSHOT * promised else SHORTER
+
+    def round_thoroughly(self) -> None:
+        tries = ROUNDINGS
+        while tries > 0:
+            tries = ROUNDINGS if self._find_incumbents() else tries - 1
 
     def _find_incumbents(self) -> bool:
         """Round the master's mixture; whether that found something better."""

@@ -60,6 +60,8 @@ class Engine:
                         heapq.heappush(waiting, (child.bound, session.cells_done, child, bundle))
                 session.cells_open = len(waiting)
                 self._conclude(root)
+            if root.children and bundle is not None:  # what the cells have taught may show better centroids, too
+                bundle.round_thoroughly()
             session.stop_reason = StopReason.GAP if session.proven else StopReason.EXHAUSTED
         except OutOfTime:
             session.stop_reason = StopReason.TIME_LIMIT

@@ -20,7 +20,7 @@ from .session import Session
 
 Indices = NDArray[np.int64]
 
-DIVES, DRAWS, CHILDREN = 3, 5, 8  # of one call
+DIVES, DRAWS, CHILDREN, SWAPS = 3, 4, 6, 6  # of one call
 AT_ONCE = 10  # columns taken before the master is solved again: this part of K
 CERTAIN = 0.95  # z from which a column is taken anyway
 SHARED = 0.3  # two columns taken at once share less than this part of their rows
@@ -44,6 +44,9 @@ def find_incumbents(session: Session, columns: Columns, prices: Array, tau: floa
     trials = session.axes.back(columns.points[np.array(chosen)])
     if len(session.elite) > 1:
         trials = np.concatenate([trials, [child(session.elite, session.rng) for _ in range(CHILDREN)]])
+    if session.centroids is not None:
+        points = session.axes.back(columns.points[every])
+        trials = np.concatenate([trials, [swapped(session.centroids, points, z, session.rng) for _ in range(SWAPS)]])
     ended = lloyd(session, trials, spread, keep=KEPT)
     costs = evaluate(session, ended).costs
     known = [*session.elite, *zip(costs.tolist(), ended, strict=True)]
@@ -98,3 +101,12 @@ def child(elite: list[tuple[float, Array]], rng: np.random.Generator) -> Array:
     a, b = elite[first][1], elite[second][1]
     _, matched = linear_sum_assignment(((a[:, None] - b[None]) ** 2).sum(axis=2))
     return np.where(rng.random((len(a), 1)) < 0.5, a, b[matched])
+
+
+def swapped(centroids: Array, points: Array, z: Array, rng: np.random.Generator) -> Array:
+    """One centroid moves to the point of a column that has weight and lies apart from all centroids."""
+    away = ((points[:, None] - centroids[None]) ** 2).sum(axis=2).min(axis=1) * (z + 1e-9)
+    moved = centroids.copy()
+    if away.sum() > 0.0:
+        moved[rng.integers(len(moved))] = points[rng.choice(len(points), p=away / away.sum())]
+    return moved
