@@ -111,15 +111,12 @@ def _one_each(session: Session, node: Node, lower: Array, upper: Array, most: fl
         examine=Examine(
             node.slot, lower, upper, np.ones(lower.shape, dtype=bool), np.ones(n),
             np.arange(n, dtype=np.int64) + session.boxes_done + MOST_BOXES, np.full(n, -1, dtype=np.int64),
+            any_set=True,  # no row is decided, so `worth` is the profit of the points nearest to each row
         ),
     )  # fmt: skip
     sums = session.totals.ask(query).boxes
     assert sums is not None
-    half = np.linalg.norm(0.5 * (upper - lower), axis=1) * (1.0 + 1e-9)
-    weight, constant = sums.insides[:, 0], sums.insides[:, -1]
-    scatter = node.total * (1.0 + 1e-9)  # in-rows are nearer than √λ; what a guard lowered `constant` by is not known
-    served = constant - 2.0 * half * np.sqrt(weight * scatter) * (1.0 + 1e-9) - sums.worth
-    bound = node.total + served + (n - 2) * t
+    bound = node.total - sums.worth + (n - 2) * t - 1e-12 * (node.total + sums.worth + n * abs(t))
     return bool(np.all(bound > most * (1.0 + 1e-12)))
 
 
