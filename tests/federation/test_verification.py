@@ -7,25 +7,37 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import msgpack
 import numpy as np
 import pytest
 
 pytest.importorskip("nvflare")
 
+from click.testing import Result
+from cryptography import x509
+from nvflare.apis.fl_constant import ReturnCode
+from nvflare.apis.shareable import Shareable, make_reply
+from typer.testing import CliRunner
+
 from consentroid.certificate.document import Certificate
 from consentroid.certificate.signatures import Root
 from consentroid.certificate.statements import NotSigned, Statement, Statements
+from consentroid.cli.main import app
 from consentroid.core.errors import CertificateInvalid, InvalidInput, NodeFailed
 from consentroid.core.problem import NodeData, Problem
-from consentroid.federation.signing import Signer
+from consentroid.federation.desk import serve
+from consentroid.federation.protocol import ASK, Limits
+from consentroid.federation.signing import REQUEST, Signer
+from consentroid.federation.verification import write_statements
+from consentroid.protocol import codec
 from consentroid.protocol.messages import Claim, ClaimSums
 from consentroid.site.guard import Guard
 from consentroid.site.policy import Policy
 from consentroid.site.worker import SiteWorker
 from consentroid.verify import Report, verify, verify_sums
-from keys import SERVER, startup
+from keys import SERVER, revoked, startup
 from verified_run import KeepingWire, problem_of
-from wire import FOLDER, NODES, OPEN, RUN, SECURE
+from wire import FOLDER, NODES, OPEN, RUN, SECURE, Wire
 
 ROOT = FOLDER / "north" / "rootCA.pem"
 GUARDED = Policy(most_questions=10**9)
@@ -96,6 +108,37 @@ def test_a_federation_of_one_site(tmp_path: Path) -> None:
     statements = line.verify(certificate)
     assert statements.subject.masks == ""
     assert judged(certificate, statements).verified
+
+
+@pytest.mark.parametrize("secure", [True, False])
+def test_rows_are_scaled_as_in_the_run_and_the_sites_sign_how(secure: bool, tmp_path: Path) -> None:
+    line = KeepingWire(problem_of(), tmp_path, SECURE if secure else OPEN, {})
+    certificate = line.fit(secure, scale="standard")
+    statements = line.verify(certificate)
+    assert statements.subject.scaling == json.loads((tmp_path / "recipe.json").read_text())
+    assert judged(certificate, statements).lower_bound == pytest.approx(certificate.lower, rel=1e-9)
+
+
+def test_a_run_that_was_resumed_while_it_was_certified(tmp_path: Path) -> None:
+    """Prices were kept in the first job, claims are made in the second: the site stands by both."""
+    line = KeepingWire(problem_of(), tmp_path / "kept", SECURE, {})
+    line.fit(secure=True)  # compiles what is needed
+    line.next_job()
+
+    def silent(line: Wire, name: str, request: Shareable) -> Shareable:
+        asked = msgpack.unpackb(request["data"]) if request["call"] == ASK else {"kind": ""}
+        if asked["kind"] == REQUEST and getattr(codec.decode_request(asked["content"]), "claim", None) is not None:
+            return make_reply(ReturnCode.TIMEOUT)
+        return serve(line.desks[name], request)
+
+    (tmp_path / "journal").mkdir()
+    line.fault = silent
+    with pytest.raises(NodeFailed, match="no sign of life"):
+        line.fit(secure=True, journal=tmp_path / "journal", limits=Limits(call=1.0, silence=1.0, slack=30.0))
+    line.fault = None
+    line.next_job()
+    certificate = line.fit(secure=True, journal=tmp_path / "journal")
+    assert judged(certificate, line.verify(certificate)).verified
 
 
 def test_shares_look_random_and_tell_nothing_of_one_site(masked: Masked) -> None:
@@ -384,3 +427,78 @@ def test_without_masks_there_is_no_statement(finished: Finished) -> None:
 def test_files_of_statements_are_read_strictly(change: dict[str, object], masked: Masked) -> None:
     with pytest.raises(NotSigned, match="statements"):
         Statements.from_json(masked[2].to_json() | change)
+
+
+# ------------------------------------------------------------------ the command, offline
+
+
+def offline(folder: Path, *options: object) -> Result:
+    command = ["verify", str(folder / "certificate.json"), "--root", str(ROOT), *map(str, options)]
+    return CliRunner().invoke(app, command)
+
+
+@pytest.fixture
+def written(masked: Masked, tmp_path: Path) -> Path:
+    masked[1].write(tmp_path / "certificate.json")
+    write_statements(tmp_path / "statements.json", masked[2])
+    return tmp_path
+
+
+def test_the_command_says_who_verified_and_under_which_root(written: Path, masked: Masked) -> None:
+    called = offline(written)
+    assert called.exit_code == 0, called.output
+    assert "Verified by north, south, west: no clustering of their rows into 3 clusters" in called.output
+    assert Root.of_files(ROOT).fingerprint in called.output
+    told = json.loads(offline(written, "--json").stdout)
+    assert told["outcome"] == "verified"
+    assert told["verified_by"] == list(NODES)
+    assert told["fingerprint"] == masked[1].fingerprint
+    assert told["lower_bound"] <= told["upper_bound"]
+
+
+def test_without_a_root_statements_verify_nothing(written: Path) -> None:
+    called = CliRunner().invoke(app, ["verify", str(written / "certificate.json")])
+    assert called.exit_code == 4
+    assert "Incomplete, not verified" in called.output
+    assert "give --root" in called.output
+
+
+def test_missing_or_foreign_statements_are_incomplete(written: Path, masked: Masked) -> None:
+    for change in ("one missing", "a number", "swapped"):
+        write_statements(written / "statements.json", FORGERIES[change](masked[2]))
+        called = offline(written, "--json")
+        assert called.exit_code == 4
+        assert json.loads(called.stdout)["outcome"] == "incomplete"
+    (written / "statements.json").unlink()
+    called = offline(written)
+    assert called.exit_code == 4
+    assert "Not verified: cannot read" in called.output.replace("\n", " ")
+
+
+def test_sums_that_prove_less_than_is_stated_refute(masked: Masked, tmp_path: Path) -> None:
+    line, certificate, _ = masked
+    lower = 0.5 * (certificate.lower + certificate.upper)
+    forged = replace(certificate, lower=lower, gap=(certificate.upper - lower) / certificate.upper)
+    forged.write(tmp_path / "certificate.json")
+    write_statements(tmp_path / "statements.json", line.verify(forged))
+    called = offline(tmp_path, "--json")
+    assert called.exit_code == 1
+    assert json.loads(called.stdout)["outcome"] == "refuted"
+
+
+def test_a_revoked_site_verifies_nothing(written: Path, masked: Masked) -> None:
+    signer = x509.load_der_x509_certificate(masked[2].of_sites[1].certificate)
+    (written / "revoked.pem").write_bytes(revoked("root", of=signer))
+    called = offline(written, "--revoked", written / "revoked.pem")
+    assert called.exit_code == 4
+    assert "certificate of 'south' is revoked" in called.output
+    (written / "revoked.pem").write_bytes(revoked("root"))
+    assert offline(written, "--revoked", written / "revoked.pem").exit_code == 0
+    for bad in (revoked("root", root="another root"), revoked("another root"), b"junk"):
+        (written / "revoked.pem").write_bytes(bad)
+        assert isinstance(offline(written, "--revoked", written / "revoked.pem").exception, InvalidInput)
+    assert isinstance(offline(written, "--revoked", written / "nowhere.pem").exception, InvalidInput)
+
+
+def test_statements_or_rows_not_both(written: Path) -> None:
+    assert isinstance(offline(written, "--node", "north=rows.csv").exception, InvalidInput)

@@ -34,6 +34,21 @@ def certificate(name: str, issuer: str, days: tuple[int, int] = (-1, 30)) -> x50
     )
 
 
+def revoked(name: str, root: str = "root", of: x509.Certificate | None = None) -> bytes:
+    """A list that `root` signs as `name`, with one certificate on it; PEM."""
+    now = datetime.datetime.now(datetime.UTC)
+    listed = (
+        x509.CertificateRevocationListBuilder()
+        .issuer_name(x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)]))
+        .last_update(now)
+        .next_update(now + datetime.timedelta(days=1))
+    )
+    if of is not None:
+        entry = x509.RevokedCertificateBuilder().serial_number(of.serial_number).revocation_date(now).build()
+        listed = listed.add_revoked_certificate(entry)
+    return listed.sign(private_key(root), hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+
+
 def startup(folder: Path, name: str, root: str = "root", days: tuple[int, int] = (-1, 30)) -> Path:
     """The `startup` folder of a kit: `name` is `SERVER` or a site."""
     folder.mkdir(parents=True, exist_ok=True)

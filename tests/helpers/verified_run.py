@@ -12,6 +12,7 @@ from consentroid.certificate.document import Certificate
 from consentroid.certificate.statements import Statements
 from consentroid.core.problem import Domain, NodeData, Problem
 from consentroid.federation.desk import Desk
+from consentroid.federation.preparing import prepare
 from consentroid.federation.protocol import Limits
 from consentroid.federation.secure import SecureTransport
 from consentroid.federation.verification import gather
@@ -21,6 +22,7 @@ from consentroid.site.guard import Guard
 from consentroid.site.policy import Policy
 from consentroid.site.worker import SiteWorker
 from consentroid.transport.checked import CheckedTransport
+from consentroid.transport.journal import JournalTransport
 from wire import RUN, Wire, desk_of
 
 PATIENT = Limits(silence=300.0, slack=300.0)  # the first answers compile the kernels
@@ -52,14 +54,25 @@ class KeepingWire(Wire):
         for name in list(self.desks):
             self.restart(name)
 
-    def fit(self, secure: bool, n_clusters: int = 3, gap: float = 1e-3) -> Certificate:
-        transport = self.transport(PATIENT)
-        masks = SecureTransport(transport, self.problem.domain) if secure else None
-        inner: Transport = transport if masks is None else masks
+    def fit(
+        self, secure: bool, n_clusters: int = 3, gap: float = 1e-3, scale: str = "none", journal: Path | None = None,
+        limits: Limits = PATIENT,
+    ) -> Certificate:  # fmt: skip
+        """As the controller does it; `journal`: a folder from which a run that broke off goes on."""
+        transport, domain = self.transport(limits), self.problem.domain
         try:
+            if scale != "none":
+                prepared = SecureTransport(transport, domain) if secure else None
+                recipe = prepare(transport, prepared, scale, False, domain, self.folder / "recipe.json")
+                domain = recipe.transform.domain(domain)
+            notes = None if journal is None else journal / "sites.json"
+            masks = SecureTransport(transport, domain, notes) if secure else None
+            inner: Transport = transport if masks is None else masks
+            if journal is not None:
+                inner = JournalTransport(inner, journal / "journal")
             result = run(
-                CheckedTransport(inner), n_clusters, domain=self.problem.domain, gap=gap, time_limit=60.0,
-                features=("x", "y"), regions=False,
+                CheckedTransport(inner), n_clusters, domain=domain, gap=gap, time_limit=60.0, features=("x", "y"),
+                regions=False,
             )  # fmt: skip
         finally:
             transport.close()
