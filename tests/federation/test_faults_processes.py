@@ -40,7 +40,8 @@ VICTIM = "south"
 
 @pytest.fixture(scope="module")
 def federation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    running = Running(tmp_path_factory.mktemp("federation"), Policy())  # masked, guarded: the defaults
+    # masked, guarded: the defaults; with fewer rows the steps of sums cost more than the gap that is asked for
+    running = Running(tmp_path_factory.mktemp("federation"), Policy(), rows=40)
     try:
         running.in_process()
         yield running
@@ -92,7 +93,7 @@ def assert_same_result(federation: Running, out: Path) -> None:
     expected = federation.in_process(SECURE)
     result = json.loads((out / "result.json").read_text())
     assert result["certified"]
-    assert result["upper_bound"] == pytest.approx(expected.upper_bound, rel=1e-9)
+    assert result["upper_bound"] == pytest.approx(expected.upper_bound, rel=2**-12), "sites round costs up"
     assert result["lower_bound"] <= expected.upper_bound
     assert [site["name"] for site in result["sites"]] == list(NODES)
     assert json.loads((out / "certificate.json").read_text())["lower"] == result["lower_bound"]

@@ -27,7 +27,7 @@ from consentroid.core.errors import CertificateInvalid, InvalidInput, NodeFailed
 from consentroid.core.problem import NodeData, Problem
 from consentroid.federation.desk import serve
 from consentroid.federation.protocol import ASK, Limits
-from consentroid.federation.signing import REQUEST, Signer
+from consentroid.federation.signing import REQUEST, VERIFY, Signer
 from consentroid.federation.verification import write_statements
 from consentroid.protocol import codec
 from consentroid.protocol.messages import Claim, ClaimSums
@@ -139,6 +139,24 @@ def test_a_run_that_was_resumed_while_it_was_certified(tmp_path: Path) -> None:
     line.next_job()
     certificate = line.fit(secure=True, journal=tmp_path / "journal")
     assert judged(certificate, line.verify(certificate)).verified
+
+
+def test_a_lost_reply_is_collected_again(finished: tuple[KeepingWire, Certificate]) -> None:
+    """The statement is made once, under masks that serve once."""
+    line, certificate = finished
+    lost: list[str] = []
+
+    def losing(line: Wire, name: str, request: Shareable) -> Shareable:
+        reply = serve(line.desks[name], request)
+        if request["call"] == ASK and msgpack.unpackb(request["data"])["kind"] == VERIFY and len(lost) < 2:
+            lost.append(request["id"])
+            return make_reply(ReturnCode.TIMEOUT)
+        return reply
+
+    line.fault = losing
+    assert judged(certificate, line.verify(certificate)).verified
+    assert len(lost) == 2
+    assert len(set(lost)) == 1
 
 
 def test_shares_look_random_and_tell_nothing_of_one_site(masked: Masked) -> None:
@@ -397,7 +415,6 @@ def test_claims_in_the_certificate_that_a_site_did_not_make(tmp_path: Path) -> N
 
 
 def test_without_masks_there_is_no_statement(finished: Finished) -> None:
-    from consentroid.federation.signing import VERIFY
     from consentroid.protocol.messages import Failure
 
     line, certificate = finished

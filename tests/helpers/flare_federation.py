@@ -30,11 +30,12 @@ OPEN_POLICY = Policy(masks="never", least_rows=1)
 class Running:
     """Server and three nodes; `members` by name, the server under 'server'."""
 
-    def __init__(self, root: Path, policy: Policy = OPEN_POLICY) -> None:
+    def __init__(self, root: Path, policy: Policy = OPEN_POLICY, rows: int = 12) -> None:
+        """`rows` in each of three clusters at each site."""
         self.root = root
         rng = np.random.default_rng(11)
         centres = np.array([[0.0, 0.0], [8.0, 1.0], [2.0, 9.0]])
-        self.data = {name: np.concatenate([c + rng.normal(size=(12, 2)) for c in centres]).round(6) for name in NODES}
+        self.data = {name: np.concatenate([c + rng.normal(size=(rows, 2)) for c in centres]).round(6) for name in NODES}
         self.domain = Domain(np.full(2, -6.0), np.full(2, 16.0))
         self.kits = provision(NODES, f"localhost:{free_port()}", root / "federation")
         for name in NODES:
