@@ -87,7 +87,7 @@ class Engine:
             return
         session.enter("regions")
         try:
-            with session.within(max(0.6, 0.3 * session.seconds)):
+            with session.within(max(3.0, 0.3 * session.seconds)):
                 slack = max(bundle.value - session.enough, 0.0)
                 if bundle.value > session.upper_y - 0.01 * slack:
                     self._search_cells(root, bundle, bundle.least - 0.01 * slack / session.n_clusters)
