@@ -3,7 +3,7 @@
 A site answered for boxes in the run (its *claims*); here its rows are asked again, box by box, by code that shares
 nothing with what answered. A claim that the rows do not bear out refutes; one that is right up to rounding is lowered
 by a power of two above what it says too much, so that the share is true without tolerance. Nothing but the claims
-leaves, and the cost of the centroids without the rounding of the run: no other number is told that was not told in it.
+leaves, and the cost of the centroids, rounded as in the run: no number is told that was not told in it.
 
 Order of a share: cost of the centroids, scatter error, Σ w λ of every leaf, then cell by cell and box by box the
 numbers that its records use (`wanted`). Adding the shares of all sites gives the totals of the proof (`attested.py`).
