@@ -30,6 +30,8 @@ from .totals import total
 from .tree import SearchTree
 
 STEPS_PER_SEARCH = 60  # of prices, before what they have come to is proven again
+REGION_NUMBERS = 2e7  # rows times features times boxes that the search for regions may look at
+REGION_LOOKS = 30.0  # or so many times all rows, if that is more
 
 
 class Engine:
@@ -87,7 +89,8 @@ class Engine:
             return
         session.enter("regions")
         try:
-            with session.within(max(3.0, 0.3 * session.seconds)):
+            rows = session.n_rows * session.domain.n_features  # limited by effort: runs can be repeated
+            with session.within(max(REGION_NUMBERS, REGION_LOOKS * rows)):
                 slack = max(bundle.value - session.enough, 0.0)
                 if bundle.value > session.upper_y - 0.01 * slack:
                     self._search_cells(root, bundle, bundle.least - 0.01 * slack / session.n_clusters)

@@ -16,12 +16,14 @@ from .session import Session
 N_CANDIDATES = 16
 STEPS_PER_SPLIT = 3
 MOST_STEPS = 60
+SWAP_NUMBERS = 3e9  # rows times features times centroids that swaps look at, at most; some seconds
 
 
 def evaluate(session: Session, candidates: Array, stride: int = 1) -> Evaluated:
     """Costs, counts and offsets of candidates (C, K, D); on all rows, the best becomes the incumbent if it is one."""
     candidates = np.clip(candidates, session.domain.lower, session.domain.upper)
     reply = session.totals.ask(PriceQuery(0, evaluate=Evaluate(candidates, stride)))
+    session.looked += candidates.size * session.n_rows / stride
     assert reply.evaluated is not None
     if stride == 1 and candidates.shape[1] == session.n_clusters:
         session.offer(candidates, reply.evaluated)
@@ -98,7 +100,8 @@ def split_starts(session: Session, mean: Array, spread: Array) -> Array:
 def swaps(session: Session, spread: Array, rounds: int) -> None:
     """Take a centroid that is missed least and put it where the spread is greatest, until that fails several times."""
     failed = 0
-    while failed < rounds and session.seconds < 0.05 * session.time_limit:
+    most = session.looked + SWAP_NUMBERS  # by effort, so that runs can be repeated; the clock is for short limits
+    while failed < rounds and session.looked < most and session.seconds < 0.25 * session.time_limit:
         if session.n_clusters < 2 or session.centroids is None:
             return
         before = session.upper

@@ -29,7 +29,7 @@ drop_stale("rowprices")
 
 REVISIT = 0.5  # a box cut to less than this share of its volume is examined again before it is split
 MOST_BOXES = 1024  # of one exchange
-SECONDS_PER_BATCH = 0.2
+NUMBERS_PER_BATCH = 8e6  # rows times features that an exchange looks at; never by the clock: runs can be repeated
 CERTIFICATE_SHARE = 0.5  # of a search's time that asking about its boxes once more can take
 TRIED = 16  # points of one batch that are tried out
 FUTILE = 0.25  # of what a box lacks: where smaller boxes could win no more than that, it is left
@@ -129,6 +129,7 @@ class CellSearch:
         self.below: list[Array] = []
         self._base = session.boxes_done + 1  # names of boxes are never used twice in a run
         self._size = 4
+        self._doubt: dict[int, float] = {-1: 1.0}  # share of all rows that a box leaves undecided
         self._until = 0
 
     def run(self) -> Outcome:
@@ -149,7 +150,7 @@ class CellSearch:
         """Examine a batch, judge it, keep what is left."""
         session, began = self.session, time.perf_counter()
         self.open.sort(reverse=True)
-        batch = [self.open.pop() for _ in range(min(self._size, len(self.open)))]
+        batch = self._next_batch()
         lower = np.array([self.tree.lower[box[1]] for box in batch])
         upper = np.array([self.tree.upper[box[1]] for box in batch])
         steepness = np.array([box[2] for box in batch])
@@ -180,8 +181,20 @@ class CellSearch:
         session.boxes_open = len(self.open)
         took = time.perf_counter() - began
         session.reserve += 0.0 if self.any_set else CERTIFICATE_SHARE * took
-        self._size = int(min(max(self._size * min(SECONDS_PER_BATCH / max(took, 1e-6), 4.0), 4), MOST_BOXES))
+        self._doubt |= {box[1]: float(sums.undecided[b]) / session.weight for b, box in enumerate(batch)}
         session.note()
+
+    def _next_batch(self) -> list[tuple[float, int, float, int]]:
+        """The worst boxes: four times as many as before, as long as there are not too many rows to look at."""
+        session, numbers = self.session, 0.0
+        batch: list[tuple[float, int, float, int]] = []
+        while self.open and len(batch) < self._size and numbers < NUMBERS_PER_BATCH:
+            batch.append(self.open.pop())
+            share = 1.0 if self.any_set else min(self._doubt[batch[-1][3]], 1.0)
+            numbers += share * session.n_rows * len(self.cell.lower)
+        self._size = min(4 * len(batch), MOST_BOXES)
+        session.looked += numbers
+        return batch
 
     def _ask(
         self, batch: list[tuple[float, int, float, int]], lower: Array, upper: Array, steepness: Array

@@ -26,11 +26,8 @@ from __future__ import annotations
 import numpy as np
 
 from ...core.compile import entry, kernel
-
-EPS = 2.0**-52
-TINY = 1e-290  # more than all underflow in a site's sums: an operation loses 5e-324, times a weight
-# places in a box's row of in-sums: how many, levels of shifts, weight, constant, Σ w λ, Σ w √λ; then offset, centre
-N_IN, LEVELS, WEIGHT, CONSTANT, PRICES, ROOTS, OFFSET = 0, 1, 2, 3, 4, 5, 6
+from .cuts import cut_grid, cut_sum
+from .in_sums import CONSTANT, EPS, LEVELS, N_IN, OFFSET, PRICES, ROOTS, TINY, WEIGHT, in_margin, shift_sums
 
 
 @kernel
@@ -82,26 +79,6 @@ def keep_all(y, lo, hi, rows, n, a, kept):
 
 
 @kernel
-def shift_sums(sums, centre):
-    """In-sums about a new centre; every in-row has |u| ≤ √λ before and after, so that all terms are below 9 Σ w λ."""
-    n_features = len(centre)
-    constant = sums[CONSTANT]
-    for d in range(n_features):
-        by = centre[d] - sums[OFFSET + n_features + d]
-        constant += by * (sums[WEIGHT] * by - 2.0 * sums[OFFSET + d])
-        sums[OFFSET + d] -= sums[WEIGHT] * by
-        sums[OFFSET + n_features + d] = centre[d]
-    sums[CONSTANT] = constant
-    sums[LEVELS] += 1.0
-
-
-@kernel
-def in_margin(sums, n_features):
-    """A multiple of Σ w λ (or Σ w √λ) that covers all rounding in the in-sums."""
-    return 16.0 * EPS * (sums[N_IN] + (n_features + 8) * (sums[LEVELS] + 1.0) + 8 * n_features + 64.0)
-
-
-@kernel
 def minorant(y, w, lam, centre, half, theta, kept, left, sums, out):
     """(W, V, C) of the joint minorant into `out`; C is rounded down for the whole box. Returns how many undecided rows
     count in it."""
@@ -149,60 +126,6 @@ def inside(sums, n_features, out):
     for d in range(n_features):
         out[1 + d] = sums[OFFSET + d]
     out[1 + n_features] = sums[CONSTANT] - in_margin(sums, n_features) * sums[PRICES] - (TINY if out[0] > 0.0 else 0.0)
-
-
-@kernel
-def cut_sum(y, w, lam, axis, side, at, mu, centre, kept, left, a, sums):
-    """γ of one cut, rounded up."""
-    n_features = len(centre)
-    sign = 1.0 if side == 0 else -1.0
-    total = sign * (sums[OFFSET + axis] + sums[WEIGHT] * (centre[axis] - at))
-    size = 0.0
-    for r in range(left):
-        j = kept[r]
-        reach, paid = sign * (y[j, axis] - at), mu * (lam[j] - a[r])
-        size += w[j] * (abs(reach) + paid)
-        if reach + paid > 0.0:
-            total += w[j] * (reach + paid)
-    size += abs(sums[OFFSET + axis]) + sums[WEIGHT] * abs(centre[axis] - at)
-    margin = in_margin(sums, n_features) * (sums[ROOTS] + sums[WEIGHT] * abs(centre[axis] - at))
-    return total + margin + (left + 32.0) * 4.0 * EPS * size + TINY
-
-
-@kernel
-def cut_grid(y, w, lam, lo, hi, centre, steepness, multiples, kept, left, a, sums, out):
-    """γ for both sides, the thresholds edge, centre, opposite edge, and all μ of every coordinate, rounded up."""
-    n_features, n_mu = len(centre), len(multiples)
-    at, paid = np.empty(3), np.empty(n_mu)
-    for d in range(n_features):
-        width = hi[d] - lo[d]
-        for side in range(2):
-            sign = 1.0 if side == 0 else -1.0
-            at[0], at[1], at[2] = (lo[d], centre[d], hi[d]) if side == 0 else (hi[d], centre[d], lo[d])
-            grid = out[d, side]
-            reaches, owed = 0.0, 0.0
-            for i in range(3):
-                for k in range(n_mu):
-                    grid[i, k] = sign * (sums[OFFSET + d] + sums[WEIGHT] * (centre[d] - at[i]))
-            for r in range(left):
-                j = kept[r]
-                gain = lam[j] - a[r]
-                for k in range(n_mu):
-                    paid[k] = multiples[k] * width * steepness * gain
-                owed += w[j] * abs(paid[n_mu - 1])
-                for i in range(3):
-                    reach = sign * (y[j, d] - at[i])
-                    reaches += w[j] * abs(reach)
-                    for k in range(n_mu):
-                        v = reach + paid[k]
-                        if v > 0.0:
-                            grid[i, k] += w[j] * v
-            around = abs(sums[OFFSET + d]) + sums[WEIGHT] * width
-            margin = in_margin(sums, n_features) * (sums[ROOTS] + sums[WEIGHT] * width)
-            margin += (left + 32.0) * 4.0 * EPS * (reaches + owed + around) + TINY
-            for i in range(3):
-                for k in range(n_mu):
-                    grid[i, k] += margin
 
 
 @kernel
