@@ -10,7 +10,7 @@ KERNELS := $(wildcard $(addprefix src/consentroid/,core/compile.py paper/node/_*
 demo: $(VENV)/.compiled
 	$(BIN)/consentroid demo --out demo
 
-test: $(VENV)/.installed-test $(VENV)/.compiled
+test: $(VENV)/.installed-test $(VENV)/.compiled-paper
 	$(BIN)/ruff check src tests examples
 	$(BIN)/mypy
 	$(BIN)/pytest -n 2 --dist loadgroup -m "not faults" --cov --cov-report=
@@ -37,6 +37,10 @@ $(VENV)/.installed-test: pyproject.toml | $(BIN)/python
 $(VENV)/.compiled: $(VENV)/.installed $(KERNELS)
 	$(BIN)/consentroid warmup
 	touch $@
+
+$(VENV)/.compiled-paper: $(VENV)/.installed $(KERNELS)
+	$(BIN)/consentroid warmup --paper
+	touch $@ $(VENV)/.compiled
 
 clean:
 	rm -rf $(VENV) demo site .pytest_cache .mypy_cache .ruff_cache

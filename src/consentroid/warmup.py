@@ -1,7 +1,8 @@
-"""Compile everything once: `python -m consentroid.warmup`. Later processes load the kernels from disk."""
+"""Compile once: `python -m consentroid.warmup`. Later processes load the kernels from disk."""
 
 from __future__ import annotations
 
+import sys
 import tempfile
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
@@ -65,11 +66,14 @@ def _do(part: Callable[[], None]) -> None:
     part()
 
 
-def main() -> None:
-    print("Compiling the kernels; this happens once on a machine and takes about a minute.", flush=True)
-    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
-        list(pool.map(_do, (prepare_paper, prepare_all_proofs)))
+def main(paper: bool = False) -> None:
+    """Proof and checker; the paper's methods, whose kernels take ten times as long, only where they are asked for."""
+    takes = "some minutes" if paper else "some twenty seconds"
+    print(f"Compiling the kernels; this happens once on a machine and takes {takes}.", flush=True)
+    parts = (prepare_paper, prepare_all_proofs) if paper else (prepare_all_proofs,)
+    with ProcessPoolExecutor(len(parts), mp_context=get_context("spawn")) as pool:
+        list(pool.map(_do, parts))
 
 
 if __name__ == "__main__":
-    main()
+    main(paper="--paper" in sys.argv[1:])

@@ -22,17 +22,20 @@ messages = Console(stderr=True)  # all that is not the result: stdout can be pip
 PATIENCE = 2.0  # seconds before somebody who waits is told why
 
 
-def compile_first() -> None:
+def compile_first(paper: bool = False) -> None:
     """Have the kernels ready before the clock of a run starts; told if it takes long, as it does once on a machine."""
     from threading import Timer
 
-    from ..warmup import prepare_solver
+    from ..warmup import prepare_paper, prepare_solver
 
-    said = "Compiling the kernels; this happens once on a machine and takes about a minute."
+    takes = "some minutes" if paper else "some twenty seconds"
+    said = f"Compiling the kernels; this happens once on a machine and takes {takes}."
     timer = Timer(PATIENCE, lambda: messages.print(said))
     timer.start()
     try:
         prepare_solver()
+        if paper:
+            prepare_paper()
     finally:
         timer.cancel()
 

@@ -111,7 +111,7 @@ def fit(
             "topology": topology.value,
             "max_rounds": max_rounds,
         }
-    compile_first()
+    compile_first(method != Method.ROW_PRICES)
     begin: dict[str, Any] = {}
     if earlier is not None:
         begin = {"init": earlier.centroids, "first_prices": earlier.first_prices}

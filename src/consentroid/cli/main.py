@@ -25,7 +25,7 @@ COMMANDS = {
     "compare": ("compare", "compare", "Set consentroid beside other federated methods and pooled scikit-learn."),
     "verify": ("verify", "verify", "Re-check a certificate with code that shares nothing with the solvers."),
     "report": ("report", "report", "Write a run as one self-contained HTML page."),
-    "warmup": ("warmup", "warmup", "Compile everything once, so that no run has to."),
+    "warmup": ("warmup", "warmup", "Compile once what runs need, so that no run has to."),
     "federation": ("federation", "federation_app", "Sites and coordinator on separate machines, on NVIDIA FLARE."),
     "node": ("node", "node_app", "What runs on a data holder's machine."),
     "replay": ("replay", "replay", "Solve the paper's benchmark problems by its methods and ours."),

@@ -51,7 +51,7 @@ def replay(
     """
     from ..paper.replay import check_method, table_of
     from ..report.files import check_writable, output_folder, to_json, write_text
-    from .console import console, messages, print_json
+    from .console import compile_first, console, messages, print_json
 
     problems = _instances(instances, generate_classes, seeds, radius, only)[:first]
     chosen = listed(methods) or []
@@ -63,6 +63,7 @@ def replay(
     if plots_dir is not None:
         require("matplotlib", "plots", "drawing the paper's figures (--plots)")
         output_folder(plots_dir)
+    compile_first(any(method != "proof" for method in chosen))
     records = _replay(problems, chosen, solver.value, symmetry.value, gap, node_seconds)
     told = [asdict(record) for record in records]
     if out is not None:
