@@ -132,9 +132,10 @@ class Engine:
             slack -= min(0.5 * slack, 4e-11 * bundle.total)  # what the certificate's own rounding takes off
             if slack <= 0.0:  # the root's own bound, for its sake alone: a little below what the prices promise
                 slack = 0.15 * max(session.upper_y - bundle.value, 0.0)
-            if node.bound <= 0.0 and session.seconds > self._search_at:  # any bound is better than none
+            hurried = node.bound <= 0.0 and session.seconds > self._search_at  # any bound is better than none
+            if hurried:
                 generous = 0.01 * session.upper_y if generous == 0.0 else 2.0 * generous
-                slack = max(slack, generous)
+                hurried, slack = generous > slack, max(slack, generous)
             targets = bundle.least - slack / session.n_clusters
             # the same once more: what sites tell of points and of boxes does not meet
             again = targets.shape == before_that.shape and np.allclose(targets, before_that, rtol=1e-12, atol=0.0)
@@ -142,6 +143,8 @@ class Engine:
             if again:
                 self.stuck = True
                 return
+            if missed is None and hurried and node.bound < session.enough:  # now there is time for a better one
+                continue
             if missed is None and (node.bound >= session.enough or bundle.optimal):
                 return
             if missed is None and self.stuck and bundle.value >= self._goal():
