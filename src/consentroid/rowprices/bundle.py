@@ -113,7 +113,7 @@ class Bundle:
                 since, at_first = self.steps, self.value
             self.session.note()
         if self.value < goal and self.steps > self._rounded_at + PAUSE and not self.node.path:
-            self.round_thoroughly()  # the prices are as good as they get: is the incumbent?
+            self.round_thoroughly(until)  # the prices are as good as they get: is the incumbent?
 
     def _step(self) -> float:
         """One master, one price vector, new columns; what the master promised."""
@@ -170,9 +170,10 @@ class Bundle:
             return max(0.5 / (1.0 + max(self.value - value, 0.0) / promised), 0.1)
         return MUCH_SHORTER if value < self.value - OVERSHOT * promised else SHORTER
 
-    def round_thoroughly(self) -> None:
+    def round_thoroughly(self, until: float = np.inf) -> None:
+        """Roundings until several have found nothing, or the clock shows `until`."""
         tries = ROUNDINGS
-        while tries > 0:
+        while tries > 0 and self.session.seconds < until:
             tries = ROUNDINGS if self._find_incumbents() else tries - 1
 
     def _find_incumbents(self) -> bool:

@@ -20,8 +20,9 @@ from .session import Session
 
 Indices = NDArray[np.int64]
 
-DIVES, DRAWS, CHILDREN, SWAPS = 3, 4, 6, 6  # of one call
-AT_ONCE = 10  # columns taken before the master is solved again: this part of K
+DIVES, DRAWS, CHILDREN, SWAPS = 2, 4, 6, 6  # of one call
+USED = 1e-5  # weight from which a column is part of the mixture
+AT_ONCE = 8  # columns taken before the master is solved again: this part of K
 CERTAIN = 0.95  # z from which a column is taken anyway
 SHARED = 0.3  # two columns taken at once share less than this part of their rows
 COVERED = 0.8  # a column with more of its rows served already is out of the question
@@ -36,10 +37,12 @@ def find_incumbents(session: Session, columns: Columns, prices: Array, tau: floa
     if len(every) < session.n_clusters:
         return
     z = _mixture(columns, every, every[:0], prices, session.n_clusters, tau)
-    chosen = []
+    used, chosen = z > USED, []
+    if np.count_nonzero(used) < session.n_clusters:
+        used[:] = True
     for _ in range(DIVES):
         session.check_time()
-        chosen.append(dive(columns, prices, every, z, session.n_clusters, tau, session.rng))
+        chosen.append(dive(columns, prices, every[used], z[used], session.n_clusters, tau, session.rng))
     chosen += [draw(every, z, session.n_clusters, session.rng) for _ in range(DRAWS)]
     trials = session.axes.back(columns.points[np.array(chosen)])
     if len(session.elite) > 1:
