@@ -168,7 +168,7 @@ class CellSearch:
         futile = (judged.verdicts == OPEN) & (np.maximum(sums.insides[:, -1] - judged.bounds, worth) <= FUTILE * lacks)
         for b, box in enumerate(batch):
             if futile[b] and np.isfinite(judged.bounds[b]):
-                self.futile.append(judged.points[b])
+                self.futile += [judged.points[b], 0.5 * (lower[b] + upper[b])]
                 self.target = min(self.target, float(judged.bounds[b]))  # no more can be proven: no box needs more
             elif judged.verdicts[b] != CLOSED:
                 self._settle(b, box[1], judged, cuts[b], float(steeper[b]))
