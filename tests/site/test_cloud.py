@@ -102,3 +102,16 @@ def test_what_is_learnt_on_groups_ends_in_a_proof_about_rows(tmp_path, monkeypat
     monkeypatch.setattr(session, "LEARN_GROUPS", 10**9)
     whole = fit({"one": table[:4000], "two": table[4000:]}, 3, gap=1e-3, regions=False)
     assert result.upper_bound == pytest.approx(whole.upper_bound, rel=1e-9)
+
+
+@pytest.mark.parametrize("n", [1001, 1024])
+def test_wide_groups_are_not_guessed_with(n: int) -> None:
+    rows = cloud_of(n)
+    groups = rows.grouped(4)
+    dear, cheap = np.full(n, 1e6), np.full(n, 1e-6)
+    assert rows.guess(groups, dear)[0] is groups
+    some, prices = rows.guess(groups, cheap)
+    assert some.y.shape == (-(-n // 4), 3)
+    assert prices.shape == some.w.shape
+    assert some.w.sum() == pytest.approx(rows.w.sum())
+    assert {tuple(row) for row in some.y} <= {tuple(row) for row in rows.y}

@@ -13,12 +13,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..core.arrays import Array
 from .blocks import Blocks
 from .kernels.columns import trim_step, two_nearest
 from .parallel import Pool, in_parallel
 
+NARROW = 0.02  # spread of groups over their prices
 LEAST_SAMPLE = 1000  # groups, or rows looked at: sums over fewer would tell too much of each
 
 
@@ -47,6 +49,23 @@ class Cloud:
     def means_of(self, groups: Cloud, values: Array) -> Array:
         """The mean of our values in each group."""
         return np.asarray(np.add.reduceat(values * self.w, np.arange(0, len(values), groups.stride)) / groups.w)
+
+    def thinned(self, stride: int) -> Cloud:
+        """The middle one of each `stride` rows, with the weight of all of them."""
+        middle = self._middle(stride)
+        y = np.ascontiguousarray(self.y[middle])
+        return Cloud(y, np.add.reduceat(self.w, np.arange(0, len(self.y), stride)), Blocks.of(y), stride)
+
+    def _middle(self, stride: int) -> NDArray[np.int64]:
+        return np.minimum(np.arange(stride // 2, len(self.y) + stride // 2, stride), len(self.y) - 1)
+
+    def guess(self, groups: Cloud, prices: Array) -> tuple[Cloud, Array]:
+        """Fewer points to guess with, and their prices: groups where they are narrow beside their prices, else some of
+        the rows, which are as wide as all of them."""
+        of_groups = self.means_of(groups, prices)
+        if groups.w @ groups.y[:, -1] ** 2 <= NARROW * (groups.w @ of_groups):
+            return groups, of_groups
+        return self.thinned(groups.stride), prices[self._middle(groups.stride)]
 
     def carried_over(self, groups: Cloud, learnt: Array, first: Array) -> Array:
         """Prices learnt on groups: each row its first price plus what its group has gained over the mean of these."""

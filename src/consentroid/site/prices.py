@@ -186,9 +186,8 @@ class PricedRows:
     def trim(self, request: Trim) -> Trimmed:
         prices, cloud = self._slot(request.slot), self.cloud
         stride = fair_stride(request.stride, len(self.y))
-        if cloud.stride == 1 and stride > 1:  # a guess: groups of rows with the mean of their prices
-            cloud = self._grouped(stride)
-            prices = self._everything.means_of(cloud, prices)
+        if cloud.stride == 1 and stride > 1:
+            cloud, prices = self._everything.guess(self._grouped(stride), prices)
         points = cloud.among(request.points)
         values, weights, offsets = cloud.trim(points, prices, self.pool)
         told = Trimmed(values, weights, offsets[:, : request.points.shape[1]])
