@@ -35,8 +35,8 @@ def federated_demo(out: Path, console: Console) -> None:
     def say(text: str) -> None:
         console.print(f"[dim]{time.monotonic() - started:5.1f} s[/dim]  {text}", highlight=False)
 
-    problem = generate(len(NAMES), 2, 4, seed=7, points_per_cluster=20, radius=0.4).problem
-    settings = RunSettings(4, gap=1e-4)
+    problem = generate(len(NAMES), 2, 4, seed=7, points_per_cluster=60, radius=0.4).problem
+    settings = RunSettings(4, gap=1e-3)
     with tempfile.TemporaryDirectory(prefix="consentroid-") as temporary, contextlib.ExitStack() as members:
         kits = provision(NAMES, f"localhost:{free_port()}", Path(temporary, "federation"))
         say(f"provisioned keys and hardened kits for a server and {len(NAMES)} nodes")
@@ -75,7 +75,7 @@ def federated_demo(out: Path, console: Console) -> None:
 
 
 def _compare(problem: Problem, upper: float, lower: float, expected: float, console: Console) -> None:
-    same = np.isclose(upper, expected, rtol=1e-6)
+    same = lower <= expected <= upper <= expected * (1.0 + 2.0**-12 + 1e-6)  # sites round costs up (site/grain.py)
     console.print(
         f"[bold]{'Proven' if same else 'Not the same'}:[/bold] {len(problem.nodes)} nodes, rows never moved, "
         f"cost {upper:.6f}, no clustering below {lower:.6f}; in one process: {expected:.6f}.",
