@@ -67,7 +67,7 @@ class FitResult:
     gap_asked: float
     stop_reason: StopReason
     method: str  # "row-prices", or a method of the paper
-    bound_from: str  # which of all bounds known is the best: "row prices", "spectral", "dual decomposition", "none"
+    bound_from: str  # where the lower bound comes from: "row prices", "dual decomposition", "none"
     sites: tuple[SiteShare, ...]
     features: tuple[str, ...]
     counts: Array  # (K,) weight of all rows in each cluster

@@ -34,7 +34,7 @@ from .wording import verdict
 
 FORMAT = "consentroid-result"
 VERSION = 1
-PACKAGES = ("numpy", "scipy", "numba", "clarabel", "scikit-learn")
+PACKAGES = ("numpy", "scipy", "numba", "piqp", "clarabel", "scikit-learn")
 RESULT, CERTIFICATE, TRACE = "result.json", "certificate.json", "trace.jsonl"
 WRITTEN = (RESULT, CERTIFICATE, TRACE)
 DERIVED = ("report.html", "clusters.png", "bounds.png", "gap.png", "labels.csv")

@@ -1,6 +1,6 @@
 """Many rows: learn prices on groups of neighbours, then let all rows follow.
 
-While `session.learning`, the sites work on groups (`site/sample.py`): their sums are nearly those of all rows, but only
+While `session.learning`, the sites work on groups (`site/cloud.py`): their sums are nearly those of all rows, but only
 guesses, and sites refuse to be searched. Carrying prices and columns over is one pass over all rows (`StartPrices` with
 `learnt`) which leaves the master as it is; a few steps on all rows then see to the borders of the clusters.
 """
