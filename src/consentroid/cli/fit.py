@@ -98,10 +98,6 @@ def fit(
     earlier = earlier_run(folder, prepared, sites.weights, k) if resume else None
     if resume and earlier is None:
         notify([f"there is no run in '{folder}' to go on from; this one starts from the beginning"])
-    if earlier is not None and earlier.settles(gap):
-        notify([f"the run in '{folder}' has proven this already, and it holds on these rows; nothing is left to do"])
-        _tell(earlier.result, folder, as_json)
-        return
     known = parse_domain(domain)
     paper: dict[str, Any] = {}
     if method != Method.ROW_PRICES:

@@ -1,9 +1,9 @@
 """`consentroid fit --out DIR --resume`: go on from what an earlier run left in its folder, and lose nothing of it.
 
 What is taken: the centroids, as the first incumbent; the sites' prices, from which the new prices begin; and the proof.
-Nothing is believed: the earlier certificate is re-checked on today's rows by the independent checker, which refuses it
-if the rows are others. The search itself begins afresh, so the new bound can be the lower one: then the earlier proof
-stays, with the better centroids of the two runs.
+Nothing is believed, least of all what result.json says was proven: the earlier certificate is re-checked on today's
+rows by the independent checker, which refuses it if the rows are others. The search itself begins afresh, so the new
+bound can be the lower one: then the earlier proof stays, with the better centroids of the two runs.
 """
 
 from __future__ import annotations
@@ -33,15 +33,10 @@ AGAIN = "leave --resume out to start again, or choose another --out"
 
 @dataclass(frozen=True)
 class EarlierRun:
-    result: dict[str, Any]  # result.json
     centroids: Array  # in the units that are clustered
     certificate: Certificate | None
     lower: float  # re-checked on the rows
     first_prices: dict[str, Array]
-
-    def settles(self, gap: float) -> bool:
-        """Whether it proved all that is asked for now."""
-        return bool(self.result["certified"]) and self.result["gap_asked"] <= gap
 
 
 def earlier_run(
@@ -56,7 +51,7 @@ def earlier_run(
     centroids = prepared.transform.transform(np.array(result["centroids"], dtype=float))
     centroids = np.clip(centroids, pooled.min(axis=0), pooled.max(axis=0))  # rounding may have put them just outside
     if not (folder / CERTIFICATE).exists():
-        return EarlierRun(result, centroids, None, 0.0, {})
+        return EarlierRun(centroids, None, 0.0, {})
     files = {name: price_file(folder, name) for name in prepared.rows}
     try:
         certificate = Certificate.read(folder / CERTIFICATE)
@@ -70,7 +65,7 @@ def earlier_run(
         with np.load(file, allow_pickle=False) as stored:
             # Several vectors, one for each leaf: their mean is worth at least the least of them, the bound is concave.
             first[name] = stored["prices"].mean(axis=0) / certificate.scale**2
-    return EarlierRun(result, centroids, certificate, min(report.lower_bound, certificate.lower), first)
+    return EarlierRun(centroids, certificate, min(report.lower_bound, certificate.lower), first)
 
 
 def _check_same(folder: Path, result: dict[str, Any], prepared: Prepared, n_clusters: int) -> None:
