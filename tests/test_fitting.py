@@ -81,7 +81,7 @@ def test_the_time_limit_is_kept(limit: float, monkeypatch: pytest.MonkeyPatch) -
     sites.close()
     assert result.stop_reason is StopReason.TIME_LIMIT
     late = sum(at > 1000.0 + limit for at in sites.ended)
-    assert late <= 12 + math.ceil(result.boxes / BOXES_PER_EXCHANGE)
+    assert late <= 17 + math.ceil(result.boxes / BOXES_PER_EXCHANGE)  # the certificate of a spectrum takes five
     assert result.seconds == pytest.approx(0.05 * len(sites.ended), abs=0.11)
     assert 0.0 <= result.lower_bound <= result.upper_bound < math.inf
 

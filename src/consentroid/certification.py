@@ -52,8 +52,7 @@ def certify(
     random_state: int = 0,
     **options: Any,
 ) -> Certification:
-    """Bound and gap for given centroids (K, D), or for a fitted scikit-learn `KMeans` or anything like it.
-    """
+    """Bound and gap for given centroids (K, D), or for a fitted scikit-learn `KMeans` or anything like it."""
     centres = _centroids_of(centroids)
     model = FederatedKMeans(len(centres), init=centres)
     data = model.gather(X, groups, sample_weight)

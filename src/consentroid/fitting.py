@@ -22,8 +22,8 @@ from .paper.settings import PaperSettings
 from .paper.worker import PaperWorker
 from .protocol.messages import Evaluate, PriceQuery
 from .protocol.transport import Transport
-from .rowprices.engine import Engine
-from .rowprices.proof import certify_tree
+from .rowprices.attempts import Attempts
+from .rowprices.proof import certify_tree, with_incumbent
 from .rowprices.session import OnStep, Session
 from .rowprices.totals import Totals
 from .site.worker import SiteWorker
@@ -160,14 +160,12 @@ def _row_prices(
     session = Session(totals, domain, n_clusters, max(gap, LEAST_GAP), seconds, np.random.default_rng(seed), on_step)
     session.n_rows = sum(description.n_points for description in channel.described)
     session.n_sites = len(channel.described)
-    engine = Engine(session, regions)
-    root = engine.run(init)
-    certificate = None
     features = next((d.features for d in channel.described if d.features), ())
+    names = features or tuple(f"feature {d}" for d in range(domain.n_features))
+    attempts = Attempts(session, lambda root, cell: certify_tree(session, root, cell, channel.nodes, names), regions)
+    attempts.run(init)
     _take_site_costs(session)
-    if root is not None:
-        names = features or tuple(f"feature {d}" for d in range(domain.n_features))
-        certificate = certify_tree(session, root, engine.root_cell, channel.nodes, names)
+    certificate = None if attempts.best is None else with_incumbent(session, attempts.best)
     session.enter("done")
     assert session.centroids is not None
     assert session.counts is not None
@@ -177,7 +175,7 @@ def _row_prices(
     if session.stop_reason is StopReason.GAP and relative_gap(session.lower, session.upper) > gap:
         session.stop_reason = StopReason.EXHAUSTED
     order = canonical_order(session.centroids)
-    found: Regions | None = engine.regions
+    found: Regions | None = attempts.regions
     return FitResult(
         centroids=session.centroids[order],
         lower_bound=session.lower,

@@ -101,9 +101,7 @@ def test_the_better_proof_stays(first: tuple[Path, Prepared, FitResult], tmp_pat
     assert result.lower_bound == earlier.lower
     assert result.certified
     assert result.stop_reason is StopReason.GAP
-    report = verify(
-        result.certificate, prepared.rows, {name: folder / f"prices-{name}.npz" for name in prepared.rows}
-    )
+    report = verify(result.certificate, prepared.rows, {name: folder / f"prices-{name}.npz" for name in prepared.rows})
     assert report.verified
     strong = fit(prepared.rows, K, gap=1e-6)
     result, kept = joined(earlier, strong)

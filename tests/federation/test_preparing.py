@@ -41,7 +41,8 @@ class Federated:
         self.line.fault, self.line.policy = None, policy
         nodes = {name: NodeData(name, rows[name], weights[name]) for name in NODES}
         self.line.desks = {
-            name: desk_of(name, lambda data=data: _worker(data), policy) for name, data in nodes.items()  # type: ignore[misc]
+            name: desk_of(name, lambda data=data: _worker(data), policy)
+            for name, data in nodes.items()  # type: ignore[misc]
         }
         self.transport = self.line.transport()
 

@@ -64,9 +64,7 @@ def test_each_request_is_let_through_once_and_in_order(coordinator: Signer, nort
         (replace(QUESTION, number=-1), "made before"),
     ],
 )
-def test_what_was_signed_for_others_is_refused(
-    other: Question, reason: str, coordinator: Signer, north: Path
-) -> None:
+def test_what_was_signed_for_others_is_refused(other: Question, reason: str, coordinator: Signer, north: Path) -> None:
     with pytest.raises(NodeRefused, match=reason):
         gate(north).open(coordinator.seal(other))
 

@@ -34,20 +34,12 @@ from consentroid.protocol.messages import Claim, ClaimSums
 from consentroid.site.guard import Guard
 from consentroid.site.policy import Policy
 from consentroid.site.worker import SiteWorker
-from consentroid.verify import Report, verify, verify_sums
+from consentroid.verify import verify
 from keys import SERVER, revoked, startup
-from verified_run import KeepingWire, problem_of
-from wire import FOLDER, NODES, OPEN, RUN, SECURE, Wire
+from verified_run import ROOT, KeepingWire, judged, problem_of
+from wire import NODES, OPEN, RUN, SECURE, Wire
 
-ROOT = FOLDER / "north" / "rootCA.pem"
 GUARDED = Policy(most_questions=10**9)
-
-
-def judged(certificate: Certificate, statements: Statements, root: Path = ROOT) -> Report:
-    """As `consentroid verify --root` does."""
-    again = Statements.from_json(json.loads(json.dumps(statements.to_json())))
-    total = again.total(certificate, Root.of_files(root).check_site(""))
-    return verify_sums(certificate, total, np.array(again.subject.quanta, dtype=np.int64))
 
 
 @pytest.fixture(scope="module")
@@ -230,9 +222,7 @@ FORGERIES: dict[str, Callable[[Statements], Statements]] = {
     "no signature": flipped(lambda s: replace(s, signature=b"")),
     "the certificate": flipped(lambda s: replace(s, certificate=bit(s.certificate))),
     "shorter": flipped(lambda s: replace(s, words=s.words[:-2])),
-    "units": lambda one: replace(
-        one, subject=replace(one.subject, quanta=tuple(q + 1 for q in one.subject.quanta))
-    ),
+    "units": lambda one: replace(one, subject=replace(one.subject, quanta=tuple(q + 1 for q in one.subject.quanta))),
     "scaling": lambda one: replace(one, subject=replace(one.subject, scaling={"scale": "standard"})),
     "masks": lambda one: replace(one, subject=replace(one.subject, masks="0" * 64)),
     "no masks": lambda one: replace(one, subject=replace(one.subject, masks="")),

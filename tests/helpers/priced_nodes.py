@@ -29,7 +29,7 @@ class Prices:
         self.session.n_rows = sum(map(len, rows.values()))
         self.engine = Engine(self.session, wants_regions=False)
         self.engine._find_incumbent(None)
-        self.root = self.engine._root()
+        self.root = self.engine.root()
         self.y = self.session.axes.forward(np.concatenate(list(rows.values())))
 
     def priced(self, node: Node, parent: Bundle | None) -> Bundle:

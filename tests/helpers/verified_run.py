@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from consentroid.certificate.document import Certificate
+from consentroid.certificate.signatures import Root
 from consentroid.certificate.statements import Statements
 from consentroid.core.problem import Domain, NodeData, Problem
 from consentroid.federation.desk import Desk
@@ -23,8 +24,10 @@ from consentroid.site.policy import Policy
 from consentroid.site.worker import SiteWorker
 from consentroid.transport.checked import CheckedTransport
 from consentroid.transport.journal import JournalTransport
-from wire import RUN, Wire, desk_of
+from consentroid.verify import Report, verify_sums
+from wire import FOLDER, RUN, Wire, desk_of
 
+ROOT = FOLDER / "north" / "rootCA.pem"
 PATIENT = Limits(silence=300.0, slack=300.0)  # the first answers compile the kernels
 MakeWorker = Callable[[NodeData, Path, Guard], SiteWorker]
 
@@ -95,3 +98,10 @@ def problem_of(n_rows: int = 30, sites: tuple[str, ...] = ("north", "south", "we
     centres = np.array([[0.0, 0.0], [8.0, 1.0], [2.0, 9.0]])
     rows = {name: centres[np.arange(n_rows) % 3] + rng.normal(size=(n_rows, 2)) for name in sites}
     return Problem.checked(rows, 3, domain=Domain(np.full(2, -8.0), np.full(2, 16.0)))
+
+
+def judged(certificate: Certificate, statements: Statements, root: Path = ROOT) -> Report:
+    """As `consentroid verify --root` does."""
+    again = Statements.from_json(json.loads(json.dumps(statements.to_json())))
+    total = again.total(certificate, Root.of_files(root).check_site(""))
+    return verify_sums(certificate, total, np.array(again.subject.quanta, dtype=np.int64))

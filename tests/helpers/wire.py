@@ -78,9 +78,7 @@ class RowsOf:
         return float(rows.weights.sum()), float(np.nanmax(np.abs(rows.points)))
 
 
-def desk_of(
-    name: str, worker: Callable[[], SiteWorker], policy: Policy = OPEN, kept: Path | None = None
-) -> Desk:
+def desk_of(name: str, worker: Callable[[], SiteWorker], policy: Policy = OPEN, kept: Path | None = None) -> Desk:
     """`kept`: folder of what the site keeps of its runs."""
     folder = startup(FOLDER / name, name)
     gate, signer = Gate.of_site(folder, name, JOB), Signer.of_site(folder)

@@ -99,9 +99,7 @@ def test_two_worker_processes_prove_what_one_process_proves(folder: Path, tmp_pa
     np.testing.assert_allclose(result.centroids, here.centroids, rtol=1e-12)
     assert result.upper_bound == pytest.approx(here.upper_bound, rel=1e-12)
     weights = 1.0 + np.arange(900) % 3
-    assert verify(
-        result.certificate, {"all": table()}, {"all": tmp_path / "prices-all.npz"}, {"all": weights}
-    ).verified
+    assert verify(result.certificate, {"all": table()}, {"all": tmp_path / "prices-all.npz"}, {"all": weights}).verified
 
 
 def test_a_missing_package_is_named_with_its_remedy(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -62,10 +62,12 @@ def test_totals_and_columns_stay_what_they_were_on_groups() -> None:
     columns = rows.make_columns(MakeColumns(0, 0, np.zeros(0, bool), CENTROIDS * 0.7))
     moved = rows.move(MovePrices(1, 0, 0.02, np.array([0.7, 1.2, 0.9])))
     for proving in (
-        lambda: rows.examine(Examine(1, *np.zeros((2, 1, 3)), np.zeros((1, 3), bool), *np.ones((1, 1)),
-                                     np.array([1]), np.array([-1]))),
-        lambda: rows.claim(Claim(1, *np.zeros((2, 1, 3)), np.zeros((1, 3), bool), *np.zeros((3, 0), int),
-                                 *np.zeros((2, 0)))),
+        lambda: rows.examine(
+            Examine(1, *np.zeros((2, 1, 3)), np.zeros((1, 3), bool), *np.ones((1, 1)), np.array([1]), np.array([-1]))
+        ),
+        lambda: rows.claim(
+            Claim(1, *np.zeros((2, 1, 3)), np.zeros((1, 3), bool), *np.zeros((3, 0), int), *np.zeros((2, 0)))
+        ),
         lambda: rows.keep(KeepPrices(np.array([1])), None),
     ):
         with pytest.raises(NodeRefused, match="carry them over"):

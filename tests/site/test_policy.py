@@ -104,9 +104,7 @@ def test_earlier_jobs_of_a_run_count() -> None:
         (Earlier(runs_today=51), "most_runs_per_day"),
     ):
         with pytest.raises(NodeRefused, match=rule):
-            Meter(Policy(), earlier).admit(
-                PriceQuery(1, trim=points(1).trim, examine=boxes(1).examine), 3, masked=True
-            )
+            Meter(Policy(), earlier).admit(PriceQuery(1, trim=points(1).trim, examine=boxes(1).examine), 3, masked=True)
 
 
 def test_many_small_questions_are_as_much_as_one_large() -> None:

@@ -1,4 +1,4 @@
-"""Certificate, version 2, as dataclasses: written by the engine, read strictly, free of numerics.
+"""Certificate, version 3, as dataclasses: written by the engine, read strictly, free of numerics.
 
 `docs/certificate.md` explains every field and why it proves the bound; `certificate/reading.py` holds the checks of a
 file from elsewhere. D features, K clusters, N sites.
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from ..core.arrays import Array
 
-VERSION = 2
+VERSION = 3
 
 # kinds of the records of a tree of boxes
 SPLIT = 0  # (axis, value): two children, the lower one first
@@ -65,13 +65,21 @@ class LeafProof:
 
 
 @dataclass(frozen=True)
+class RestProof:
+    """What the searched coordinates leave out, bounded by the moments of all rows (`verify/spectrum.py`)."""
+
+    bound: float
+    moments: Array | None  # (N, 1 + D + D²) of each site about the origin: Σ w, Σ w (x − o), Σ w (x − o)(x − o)ᵀ
+
+
+@dataclass(frozen=True)
 class Certificate:
     n_clusters: int
     sites: tuple[str, ...]
     features: tuple[str, ...]
     domain: Array  # (2, D)
     origin: Array  # (D,)
-    basis: Array  # (D, D)
+    basis: Array  # (D, D) columns are orthogonal and no longer than 1
     scale: float
     root: Array  # (2, D)
     shift: float
@@ -84,6 +92,7 @@ class Certificate:
     lower: float
     upper: float
     gap: float
+    rest: RestProof | None = None
 
     @property
     def fingerprint(self) -> str:
@@ -125,6 +134,7 @@ class Certificate:
             "scatter_errors": _listed(self.scatter_errors),
             "total_scatter_error": float(self.total_scatter_error),
             "leaves": [_leaf(leaf) for leaf in self.leaves],
+            "rest": None if self.rest is None else _rest(self.rest),
             "price_files": dict(self.price_files),
             "lower": float(self.lower),
             "upper": float(self.upper),
@@ -163,6 +173,11 @@ def _leaf(leaf: LeafProof) -> dict[str, Any]:
         "bound": float(leaf.bound),
         "cells": [_cell(cell) for cell in leaf.cells],
     }
+
+
+def _rest(rest: RestProof) -> dict[str, Any]:
+    moments = None if rest.moments is None else packed(np.asarray(rest.moments, dtype=float))
+    return {"bound": float(rest.bound), "moments": moments}
 
 
 def _cell(cell: CellProof) -> dict[str, Any]:

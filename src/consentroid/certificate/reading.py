@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from ..core.arrays import Array
 from ..core.errors import CertificateInvalid, InvalidInput
 from ..core.names import Kind, check_name, visible
-from .document import VERSION, BoxTree, CellProof, Certificate, LeafProof, fingerprint_of
+from .document import VERSION, BoxTree, CellProof, Certificate, LeafProof, RestProof, fingerprint_of
 
 MOST_BYTES = 2**30  # of a file
 LARGEST_COORDINATE = 1e150  # its square is still a number
@@ -27,8 +27,8 @@ LARGEST_COST = 1e300
 
 FIELDS = (
     "consentroid_certificate", "n_clusters", "sites", "features", "domain", "coordinates", "root", "shift", "centroids",
-    "site_costs", "scatter_errors", "total_scatter_error", "leaves", "price_files", "lower", "upper", "gap",
-    "fingerprint",
+    "site_costs", "scatter_errors", "total_scatter_error", "leaves", "rest", "price_files", "lower", "upper",
+    "gap", "fingerprint",
 )  # fmt: skip
 
 
@@ -101,6 +101,7 @@ def certificate_from(document: Any) -> Certificate:
         lower=_cost(document["lower"], "lower"),
         upper=_cost(document["upper"], "upper"),
         gap=_cost(document["gap"], "gap"),
+        rest=None if document["rest"] is None else _rest(document["rest"], n, d),
     )
     if document["fingerprint"] != fingerprint_of(document):
         raise CertificateInvalid("fingerprint: the certificate was altered after it was written")
@@ -147,6 +148,18 @@ def _cell(cell: Any, place: str, k: int, n: int, d: int) -> CellProof:
         raise CertificateInvalid(f"{place}: a proof is due exactly where the count is not 0")
     proof = None if cell["proof"] is None else _tree(cell["proof"], f"{place}, proof", n, d)
     return CellProof(box[0], box[1], count, target, proof)
+
+
+def _rest(rest: Any, n: int, d: int) -> RestProof:
+    _fields(rest, ("bound", "moments"), "rest")
+    bound, moments = _cost(rest["bound"], "rest, bound"), None
+    if rest["moments"] is not None:
+        moments = _unpacked(rest["moments"], "f8", 2, "rest, moments")
+        if moments.shape != (n, 1 + d + d * d):
+            raise CertificateInvalid(f"rest, moments: the shape {moments.shape} fits no {n} sites and {d} features")
+        if np.abs(moments).max() > LARGEST_COST:
+            raise CertificateInvalid("rest, moments: a number is out of range")
+    return RestProof(bound, moments)
 
 
 def _tree(tree: Any, place: str, n: int, d: int) -> BoxTree:

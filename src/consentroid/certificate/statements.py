@@ -163,9 +163,7 @@ def statement_from(told: Any) -> Statement:
     words, certificate, signature = (_bytes(told[name]) for name in ("words", "certificate", "signature"))
     if len(words) % 16 or not words:
         raise NotSigned("statements: a share is not a list of numbers")
-    return Statement(
-        told["site"], told["time"], np.frombuffer(words, "<u8").astype(np.uint64), certificate, signature
-    )
+    return Statement(told["site"], told["time"], np.frombuffer(words, "<u8").astype(np.uint64), certificate, signature)
 
 
 def _bytes(text: str) -> bytes:

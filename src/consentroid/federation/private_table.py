@@ -137,9 +137,7 @@ class PrivateTable:
         return self._rows
 
 
-def read_rows(
-    source: str, columns: list[str] | None, weights: str | None
-) -> tuple[tuple[str, ...], Array, Array]:
+def read_rows(source: str, columns: list[str] | None, weights: str | None) -> tuple[tuple[str, ...], Array, Array]:
     """Names of the features, rows with missing values as NaN, and weights."""
     asked = columns if columns is None or weights is None or weights in columns else [*columns, weights]
     table = read_table(source, asked, missing=True)

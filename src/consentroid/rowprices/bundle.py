@@ -104,7 +104,7 @@ class Bundle:
             self.session.check_time()
             before = self.value
             promised = self._step()
-            little = 0.02 * self.session.gap * self.session.upper_y + 1e-12 * self.total
+            little = 0.02 * self.session.spare * self.session.axes.norm**2 + 1e-12 * self.total
             fell = self.value < before - little  # a column was missing: nothing is known before the next master
             idle = idle + 1 if (self._nothing_new or promised < little) and not fell else 0
             self.optimal = idle >= PATIENCE

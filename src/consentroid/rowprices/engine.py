@@ -32,6 +32,7 @@ from .tree import SearchTree
 STEPS_PER_SEARCH = 60  # of prices, before what they have come to is proven again
 REGION_NUMBERS = 2e7  # rows times features times boxes that the search for regions may look at
 REGION_LOOKS = 30.0  # or so many times all rows, if that is more
+SEARCH_UNTIL, SEARCH_FOR = 0.3, 0.2  # of the time: a search of all axes that does not end by then, and in so much of it
 
 
 class Engine:
@@ -41,6 +42,8 @@ class Engine:
         self._next_slot = 0
         self.regions: Regions | None = None
         self.stuck = False  # what sites round off is more than the gap leaves to spare
+        self._search_at = 0.5 * session.time_limit  # when prices must do as they are
+        self.spread = np.empty((0, 0))  # principal axes times the rows' spread along them
 
     # ------------------------------------------------------------------ the loop
 
@@ -49,13 +52,15 @@ class Engine:
         session, root, bundle = self.session, None, None
         try:
             self._find_incumbent(init)
-            root = self._root()
+            root = self.root()
             waiting: list[tuple[float, int, Node, Bundle | None]] = [(root.bound, 0, root, None)]
             while waiting and not self.stuck and not (session.proven and root.priced):
                 _, _, node, parent = heapq.heappop(waiting)
                 bundle = self._price(node, parent)
                 if not session.proven:
+                    session.until = self._given_up_at(node)
                     self._search(node, bundle)
+                    session.until = np.inf
                 if node.bound < session.enough and not self.stuck:
                     for child in self._branch(node, bundle):
                         session.cells_done += 1
@@ -73,10 +78,31 @@ class Engine:
             session.stop_reason = StopReason.INTERRUPTED
             if session.centroids is None:
                 raise
+        finally:
+            session.until = np.inf
         if root is None or not root.priced:
             return None
         self._conclude(root)
         self._find_regions(root, bundle)
+        return root
+
+    def run_with(self, axes: Axes, loss: float, first: Engine, search_at: float) -> Node | None:
+        """The root alone, with axes that leave something out and lose so much by it; None if there was no time."""
+        session, root = self.session, None
+        self.locate(axes)
+        session.loss, self._search_at = loss, search_at
+        assert session.centroids is not None
+        self.spread, self._pool = first.spread, session.axes.forward(session.centroids)
+        try:
+            root = self.root()
+            self._search(root, self._price(root, None))
+        except OutOfTime:
+            pass
+        finally:
+            session.loss = 0.0
+        if root is None or not root.priced:
+            return None
+        self._conclude(root)
         return root
 
     def _find_regions(self, root: Node, bundle: Bundle | None) -> None:
@@ -210,15 +236,16 @@ class Engine:
             self.session.raise_lower(min(leaf.bound for leaf in leaves))
         self.session.note()
 
-    @property
-    def _search_at(self) -> float:
-        """The time at which prices must do as they are: half of it is for the search."""
-        return 0.5 * self.session.time_limit
+    def _given_up_at(self, node: Node) -> float:
+        """When the search of the root is left, if less of its axes can be searched instead (`attempts.py`)."""
+        session = self.session
+        if node.path or session.spectral <= 0.0:
+            return np.inf
+        return max(SEARCH_UNTIL * session.time_limit, session.seconds + SEARCH_FOR * session.time_limit)
 
     def _goal(self) -> float:
         """The value at which prices are good enough: half of the gap is left to the search."""
-        session = self.session
-        return session.axes.bound_needed(session.upper * (1.0 - 0.4 * session.gap))
+        return self.session.bound_leaving(0.4)
 
     # ------------------------------------------------------------------ beginning
 
@@ -227,17 +254,18 @@ class Engine:
         session = self.session
         if init is not None:
             evaluate(session, init[None])
-        reference = 0.5 * session.domain.lower + 0.5 * session.domain.upper
+        self.reference = reference = 0.5 * session.domain.lower + 0.5 * session.domain.upper
         moments = session.totals.ask(PriceQuery(0, moments=Moments(reference))).moments
         assert moments is not None
+        self.moments = moments
         mean = moments.sums / moments.weight
         scatter = moments.products / moments.weight - np.outer(mean, mean)
         if not np.isfinite(scatter).all():
             raise InvalidInput(
                 "squares of the rows or of the domain overflow; scale features or weights down, or narrow the domain"
             )
-        reach = float(np.maximum(np.abs(session.domain.lower), np.abs(session.domain.upper)).max())
-        session.spectral = spectral_bound(moments, session.n_clusters, session.n_rows, session.n_sites, reach)
+        self.reach = float(np.maximum(np.abs(session.domain.lower), np.abs(session.domain.upper)).max())
+        session.spectral = spectral_bound(moments, session.n_clusters, session.n_rows, session.n_sites, self.reach)
         values, vectors = np.linalg.eigh(0.5 * (scatter + scatter.T))
         self.spread = vectors * np.sqrt(np.maximum(values, 0.0))
         if init is not None:
@@ -250,9 +278,9 @@ class Engine:
             self._pool = ended.reshape(-1, session.domain.n_features)
         else:
             self._pool = session.centroids
-        self._locate(Axes.principal(moments, reference))
+        self.locate(Axes.principal(moments, reference))
         if session.axes.scatter_error > (0.05 * session.gap) ** 2 * session.upper_y:
-            self._locate(Axes.plain(session.domain.n_features))
+            self.locate(Axes.plain(session.domain.n_features))
         self._pool = session.axes.forward(self._pool)
         session.note()
 
@@ -262,7 +290,7 @@ class Engine:
         domain = self.session.domain
         evaluate(self.session, ((1.0 - share) * domain.lower + share * domain.upper)[None])
 
-    def _locate(self, axes: Axes) -> None:
+    def locate(self, axes: Axes) -> None:
         size = self.session.group_size
         query = PriceQuery(0, coordinates=replace(axes.coordinates, stride=size))
         self.session.learning = size > 1
@@ -272,7 +300,7 @@ class Engine:
         self.session.site_errors = np.array([reply.located.scatter_error for reply in replies if reply.located])
         self.session.axes = axes.with_error(located.scatter_error)
 
-    def _root(self) -> Node:
+    def root(self) -> Node:
         lower, upper = self.session.axes.root(self.session.domain)
         self.root_cell = Cell(lower, upper, self.session.n_clusters)
         return Node((self.root_cell,), self._slot(), 0.0)

@@ -147,15 +147,16 @@ def judge_boxes(
                 new_lower[b, d] = thresholds[b, d, 1]
         if verdicts[b] == CLOSED_BY_CUT:
             continue
-        most = -1.0
+        most, widest = -1.0, 0.0
         for d in range(n_features):
             width, rest = hi[d] - lo[d], new_upper[b, d] - new_lower[b, d]
             if width > 0.0:
                 shrunk[b] *= rest / width
                 score = scores[b, d] * (rest / width) ** 2
                 middle = 0.5 * (new_lower[b, d] + new_upper[b, d])
-                if score > most and new_lower[b, d] < middle < new_upper[b, d]:
-                    most, axes[b] = score, d
+                # where all rows are decided no axis causes doubt: the widest
+                if (score > most or (score == most and rest > widest)) and new_lower[b, d] < middle < new_upper[b, d]:
+                    most, widest, axes[b] = score, rest, d
         if most < 0.0:
             axes[b] = -1
 

@@ -57,9 +57,7 @@ def solve_master(
     return z
 
 
-def _sift(
-    quadratic: Array, linear: Array, cell_of: Indices, counts: Array, works: Indices
-) -> Array:
+def _sift(quadratic: Array, linear: Array, cell_of: Indices, counts: Array, works: Indices) -> Array:
     """The solution from a few columns and those that they leave unsatisfied."""
     z = np.zeros(len(linear))
     while True:
@@ -74,9 +72,7 @@ def _sift(
         works = np.union1d(works, joining)  # nobody leaves, so it ends
 
 
-def _solve(
-    quadratic: Array, linear: Array, cell_of: Indices, counts: Array, *, sparsely: bool
-) -> tuple[Array, Array]:
+def _solve(quadratic: Array, linear: Array, cell_of: Indices, counts: Array, *, sparsely: bool) -> tuple[Array, Array]:
     """z, and what another column is worth in each cell."""
     n, n_cells = len(linear), len(counts)
     whole = np.zeros((n + n_cells, n + n_cells))

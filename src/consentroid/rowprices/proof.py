@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from ..certificate.document import BoxTree, CellProof, Certificate, LeafProof
+from ..certificate.document import BoxTree, CellProof, Certificate, LeafProof, RestProof
 from ..core.arrays import Array
 from ..core.errors import NodeFailed
 from ..core.result import relative_gap
 from ..core.search import SHIFT
-from ..protocol.messages import Claim, ClaimSums, KeepPrices, PriceQuery
+from ..protocol.messages import Claim, ClaimSums, KeepPrices, Moments, PriceQuery
 from .cells import Cell, Node, frontier
 from .judge import EPS, least_target
 from .session import Session
@@ -31,7 +32,7 @@ ROUNDING = 1e-11  # relative: the stated target is this much lower, so that a ch
 def certify_tree(
     session: Session, root: Node, root_cell: Cell, sites: Sequence[str], features: Sequence[str]
 ) -> Certificate:
-    """The certificate of a run; its bound becomes the run's bound."""
+    """The certificate of a proof."""
     session.enter("certificate")
     leaves = frontier(root)
     slots = np.array([leaf.slot for leaf in leaves], dtype=np.int64)
@@ -43,7 +44,6 @@ def certify_tree(
     lower = axes.bound_on_rows(min(proof.bound for proof in proofs))
     if not lower <= session.upper:  # sums that contradict each other: nothing is believed
         raise NodeFailed("all", f"the sums prove a bound of {lower:.6g} above the cost {session.upper:.6g}")
-    session.lower = lower
     assert session.centroids is not None
     return Certificate(
         n_clusters=session.n_clusters,
@@ -64,7 +64,28 @@ def certify_tree(
         lower=lower,
         upper=session.upper,
         gap=min(relative_gap(lower, session.upper), 1.0),
+        rest=_rest(session),
     )
+
+
+def with_incumbent(session: Session, certificate: Certificate) -> Certificate:
+    """The same proof beside the best centroids, which may have been found later."""
+    assert session.centroids is not None
+    gap = min(relative_gap(certificate.lower, session.upper), 1.0)
+    return replace(
+        certificate, centroids=session.centroids, site_costs=session.site_costs, upper=session.upper, gap=gap
+    )
+
+
+def _rest(session: Session) -> RestProof | None:
+    """The moments that bound what the axes leave out, of each site where sites answer in the open."""
+    axes = session.axes
+    if axes.rest <= 0.0:
+        return None
+    replies = session.totals.ask_each(PriceQuery(0, moments=Moments(axes.coordinates.origin)))
+    told = [reply.moments for reply in replies if reply.moments]
+    rows = [np.concatenate([[part.weight], part.sums, part.products.ravel()]) for part in told]
+    return RestProof(axes.rest, np.array(rows) if len(rows) > 1 else None)
 
 
 def _leaf(session: Session, leaf: Node, root_cell: Cell, index: int, totals: Array) -> LeafProof:

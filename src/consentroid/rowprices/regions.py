@@ -131,6 +131,4 @@ def _original(session: Session, lower: Array, upper: Array, tolerance: float) ->
     rounding = 64.0 * n_features**2 * 2.0**-52 * (float(extent.sum()) + np.abs(c.origin))
     exact = not c.origin.any() and np.array_equal(c.basis, np.eye(n_features))
     reach = reach + (4.0 * 2.0**-52 * np.abs(centre) if exact else rounding)
-    return Regions(
-        np.maximum(centre - reach, domain.lower), np.minimum(centre + reach, domain.upper), tolerance
-    )
+    return Regions(np.maximum(centre - reach, domain.lower), np.minimum(centre + reach, domain.upper), tolerance)

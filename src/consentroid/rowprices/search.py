@@ -150,6 +150,7 @@ class CellSearch:
         """Examine a batch, judge it, keep what is left."""
         session, began = self.session, time.perf_counter()
         self.open.sort(reverse=True)
+        session.missing = (self.target - self.open[-1][0]) * self.cell.count / session.axes.norm**2
         batch = self._next_batch()
         lower = np.array([self.tree.lower[box[1]] for box in batch])
         upper = np.array([self.tree.upper[box[1]] for box in batch])

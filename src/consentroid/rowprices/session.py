@@ -19,6 +19,8 @@ from .totals import Totals
 OnStep = Callable[[Step], None]
 GUESS_ROWS = 20_000
 LEARN_GROUPS = 24_000
+NEARLY = 0.01  # of the cost: a search that lacks no more is not given up
+TENTH = 0.1  # of the loss of axes: closer to it the search need not come
 
 
 class OutOfTime(Exception):
@@ -44,6 +46,7 @@ class Session:
     bound_from: str = "none"
     elite: list[tuple[float, Array]] = field(default_factory=list)  # costs and centroids of good clusterings
     spectral: float = 0.0  # a bound from the moments alone, for data where no proof is in reach
+    loss: float = 0.0  # what the axes searched give away: no bound comes closer to the cost
     site_costs: Array | None = None  # (N,) of the incumbent, where sites answer in the open
     site_counts: Array | None = None  # (N, K)
     spreads: Array | None = None  # (K,) Σ w |x − m|² of each cluster at the end
@@ -54,6 +57,8 @@ class Session:
     boxes_open: int = 0
     looked: float = 0.0  # rows times features times boxes or candidates so far, about: effort without a clock
     most_looked: float = float("inf")
+    until: float = float("inf")  # seconds at which the present attempt ends, unless it is nearly done
+    missing: float = float("inf")  # of the cost: what the worst box of the present search still lacks
     cells_open: int = 1
     cells_done: int = 0
     trace: list[Step] = field(default_factory=list)
@@ -88,7 +93,8 @@ class Session:
 
     @property
     def left(self) -> float:
-        return self.time_limit - self.seconds - self.reserve
+        nearly = self.missing <= NEARLY * self.upper
+        return (self.time_limit if nearly else min(self.time_limit, self.until)) - self.seconds - self.reserve
 
     def check_time(self) -> None:
         if self.left <= 0.0 or self.looked > self.most_looked:
@@ -114,17 +120,26 @@ class Session:
     @property
     def cutoff(self) -> float:
         """The bound on y that proves the gap asked for, with room for the rounding of the certificate."""
-        return self.axes.bound_needed(self.upper * (1.0 - 0.999 * self.gap))
+        return self.bound_leaving(0.999)
 
     @property
     def enough(self) -> float:
         """The bound on y at which a node is closed."""
-        return self.axes.bound_needed(self.upper * (1.0 - self.gap))
+        return self.bound_leaving(1.0)
+
+    def bound_leaving(self, share: float) -> float:
+        """The bound on y that leaves this share of what the search may leave."""
+        return self.axes.bound_needed(self.upper - self.loss - share * self.spare)
+
+    @property
+    def spare(self) -> float:
+        """What the search may leave: the gap asked for; where axes give away more, a tenth of their loss."""
+        return max(self.gap * self.upper - self.loss, TENTH * self.loss)
 
     @property
     def upper_y(self) -> float:
         """The best cost in the search's own units."""
-        return self.upper * self.axes.norm**2
+        return max(self.upper - self.loss - self.axes.rest, 0.0) * self.axes.norm**2
 
     def offer(self, candidates: Array, evaluated: Evaluated) -> bool:
         """The only writer of the incumbent."""
@@ -136,11 +151,11 @@ class Session:
         self.counts = evaluated.counts[best].copy()
         return True
 
-    def raise_lower(self, bound_y: float, source: str = "row prices") -> None:
-        """The only writer of the proven bound: the best of all bounds known."""
+    def raise_lower(self, bound_y: float) -> None:
+        """The best of all bounds known, while the search goes on; what is stated at the end is the certificate's."""
         bound = self.axes.bound_on_rows(bound_y)
         if self.lower < bound <= self.upper:  # a bound above a cost contradicts itself: nothing is believed
-            self.lower, self.bound_from = bound, source
+            self.lower = bound
 
     @property
     def weight(self) -> float:

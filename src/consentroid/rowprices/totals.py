@@ -95,9 +95,7 @@ def total(query: PriceQuery, replies: Sequence[PriceReply]) -> PriceReply:
 
 def _moments(replies: Sequence[PriceReply]) -> MomentSums:
     parts = [r.moments for r in replies if r.moments]
-    return MomentSums(
-        sum(p.weight for p in parts), plain([p.sums for p in parts]), plain([p.products for p in parts])
-    )
+    return MomentSums(sum(p.weight for p in parts), plain([p.sums for p in parts]), plain([p.products for p in parts]))
 
 
 def _priced(replies: Sequence[PriceReply]) -> Priced:

@@ -54,6 +54,7 @@ EPS = 2.0**-52
 Limbs = NDArray[np.int64]
 Words = NDArray[np.uint64]
 
+
 @dataclass(frozen=True)
 class FeatureSums:
     """Over the rows where a feature is known: Σ w, Σ w (x − r), Σ w (x − r)² about a reference r; for preparation."""

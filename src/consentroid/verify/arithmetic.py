@@ -11,7 +11,7 @@ from ..core.arrays import Array
 from ..core.errors import CertificateInvalid
 from .kernels import UNIT
 
-MOST_SKEW = 1e-6  # of a basis: ‖basisᵀ basis − I‖
+MOST_SKEW = 1e-6  # of a basis: what its columns lack to being orthogonal, or have beyond length 1
 
 
 def rounded_down(exact: Fraction) -> float:
@@ -32,15 +32,17 @@ def exact_sum(numbers: Array) -> Fraction:
 
 
 def basis_norm(basis: Array) -> float:
-    """An upper bound on ‖basis‖₂: its square is at most 1 + ‖basisᵀ basis − I‖."""
+    """An upper bound on ‖basis‖₂ ≥ 1: of basisᵀ basis, the greatest diagonal entry and the norm of all others."""
     n_features = len(basis)
     if np.array_equal(basis, np.eye(n_features)):
         return 1.0
     if np.abs(basis).max() > 2.0:
         raise CertificateInvalid("coordinates.basis: is not orthogonal")
     size = np.abs(basis).T @ np.abs(basis)
-    skew = np.abs(basis.T @ basis - np.eye(n_features)) + 2.0 * (n_features + 4) * UNIT * (size + 1.0)
-    norm = float(np.sqrt((skew**2).sum())) * (1.0 + 4.0 * (n_features + 4) ** 2 * UNIT)
+    gram, rounding = basis.T @ basis, 2.0 * (n_features + 4) * UNIT * (size + 1.0)
+    longer = float((np.diag(gram) - 1.0 + np.diag(rounding)).max())
+    skew = (np.abs(gram) + rounding) * (1.0 - np.eye(n_features))
+    norm = max(longer, 0.0) + float(np.sqrt((skew**2).sum())) * (1.0 + 4.0 * (n_features + 4) ** 2 * UNIT)
     if not norm <= MOST_SKEW:
         raise CertificateInvalid(f"coordinates.basis: is not orthogonal (by {norm:.1g}, at most {MOST_SKEW:g})")
     return (1.0 + norm) * (1.0 + 4.0 * UNIT)

@@ -21,7 +21,7 @@ from .arithmetic import rounded_up
 from .cells import check_cover
 from .checking import COARSE, LIMIT, Check, Report, SiteCheck
 from .limbs import Limbs, from_limbs
-from .shares import slots, wanted
+from .shares import Doubt, read_moments, slots, wanted
 
 LIMBS = ("high", "low")
 
@@ -38,8 +38,9 @@ def verify_sums(certificate: Certificate, total: Limbs, quanta: NDArray[np.int64
             check.statements()
             check_cover(certificate, check.tick)
             numbers = from_limbs(total, quanta[form.kinds], len(certificate.sites))
-            inner = Check(_as_claims(certificate, numbers), lambda: None)
-            inner.norm = check.norm
+            claims, doubt = _as_claims(certificate, numbers, quanta)
+            inner = Check(claims, lambda: None)
+            inner.norm, inner.doubt = check.norm, doubt
             inner.bounds()
             upper = rounded_up(_sum(numbers[0]))
     except (FloatingPointError, OverflowError):
@@ -64,12 +65,17 @@ def verify_sums(certificate: Certificate, total: Limbs, quanta: NDArray[np.int64
     )
 
 
-def _as_claims(certificate: Certificate, numbers: Array) -> Certificate:
-    """The same proof with the limbs of all totals as the claims of two sites."""
-    n_leaves = len(certificate.leaves)
-    at = 2 + n_leaves
+def _as_claims(certificate: Certificate, numbers: Array, quanta: NDArray[np.int64]) -> tuple[Certificate, Doubt]:
+    """The same proof with the limbs of all totals as the claims of two sites, and what moments can be off by."""
+    n_leaves, d = len(certificate.leaves), len(certificate.features)
+    rest, doubt, first = certificate.rest, (0.0, 0.0, 0.0), 2
+    if rest is not None:
+        first += 2 + d + d * d
+        moments, doubt = read_moments(numbers[2:first], d, quanta)
+        rest = replace(rest, moments=moments)
+    at = first + n_leaves
     leaves: list[LeafProof] = []
-    for leaf, total in zip(certificate.leaves, numbers[2:at], strict=True):
+    for leaf, total in zip(certificate.leaves, numbers[first:at], strict=True):
         cells = []
         for cell in leaf.cells:
             if cell.proof is not None:
@@ -81,9 +87,11 @@ def _as_claims(certificate: Certificate, numbers: Array) -> Certificate:
                 cell = replace(cell, proof=replace(cell.proof, claims=np.ascontiguousarray(claims.transpose(0, 2, 1))))
             cells.append(cell)
         leaves.append(replace(leaf, totals=total, cells=tuple(cells)))
-    return replace(
-        certificate, sites=LIMBS, site_costs=None, scatter_errors=numbers[1], leaves=tuple(leaves), price_files={}
-    )
+    as_claims = replace(
+        certificate, sites=LIMBS, site_costs=None, scatter_errors=numbers[1], leaves=tuple(leaves), price_files={},
+        rest=rest,
+    )  # fmt: skip
+    return as_claims, doubt
 
 
 def _sum(limbs: Array) -> Fraction:

@@ -25,6 +25,7 @@ from .arithmetic import basis_norm, bound_on_rows, exact_sum, relative_gap, roun
 from .boxes import CellCheck, CheckScales, Rows
 from .cells import check_cover
 from .rows import SiteRows, site_rows
+from .spectrum import RowMoments, added, rest_bound
 
 LIMIT = 1e-9  # of the cost: a bound that falls short of what is stated by more refutes the statement
 COARSE = 2.0**-12 * (1.0 + 1e-6)  # sites may round a cost up by so much of it
@@ -146,6 +147,7 @@ class Check:
         self.norm = math.inf  # of the basis, rounded up
         self.n_boxes = 0
         self.worst = dict.fromkeys(document.sites, 0.0)
+        self.doubt = (0.0, 0.0, 0.0)  # of the moments that are claimed
 
     def statements(self) -> None:
         """What anybody can check: the stated numbers fit together."""
@@ -171,6 +173,11 @@ class Check:
                 raise CertificateInvalid(
                     f"site_costs, {site.name}: {claimed!r} is stated, the centroids cost {site.cost!r} on its rows"
                 )
+        rest = self.document.rest
+        if rest is not None and rest.moments is not None and site.moments is not None:
+            claim = self._claimed_moments(self.document.sites.index(site.name))
+            if not site.moments.near(claim, LIMIT):
+                raise CertificateInvalid(f"rest, moments of {site.name}: are not those of its rows")
         self.given[site.name] = site
 
     # ------------------------------------------------------------------ bounds
@@ -192,11 +199,30 @@ class Check:
                 raise CertificateInvalid(f"leaf {number}: the bound {leaf.bound!r} is stated, {bound!r} is proven")
             least = bound if least is None else min(least, bound)
         proven = bound_on_rows(0.0 if least is None else least, self._scatter_error(), self.norm, document.scale)
+        proven = rounded_down(Fraction(proven) + Fraction(self._rest()))
         if not proven >= document.lower - LIMIT * document.upper:  # with all rows, upper is about the cost: see above
             raise CertificateInvalid(f"lower: {document.lower!r} is stated, {proven!r} is proven")
         if upper is not None and not proven <= upper:
             raise CertificateInvalid(f"lower: {proven!r} exceeds the cost {upper!r}, which cannot be")
         self.bound = proven
+
+    def _rest(self) -> float:
+        """The bound on what the searched coordinates leave out, from rows or, for sites without, claimed moments."""
+        document = self.document
+        if document.rest is None:
+            return 0.0
+        own = (self.given[name].moments if name in self.given else None for name in document.sites)
+        parts = [self._claimed_moments(i) if found is None else found for i, found in enumerate(own)]
+        bound = rest_bound(added(parts, self.doubt), document.basis, self.norm, document.n_clusters)
+        if not bound >= document.rest.bound - LIMIT * document.upper:
+            raise CertificateInvalid(f"rest, bound: {document.rest.bound!r} is stated, {bound!r} is proven")
+        return bound
+
+    def _claimed_moments(self, site: int) -> RowMoments:
+        rest = self.document.rest
+        assert rest is not None
+        assert rest.moments is not None
+        return RowMoments.read(rest.moments[site], len(self.document.features))
 
     def _leaf(self, leaf: LeafProof, place: str, rows: Rows, present: list[str]) -> float:
         """Σ w λ + Σ count · t, rounded down."""
@@ -249,6 +275,8 @@ class Check:
 
     def _has_claims(self) -> bool:
         document = self.document
+        if document.rest is not None and document.rest.moments is None:
+            return False
         return document.scatter_errors is not None and all(
             leaf.totals is not None and all(cell.proof is None or cell.proof.claims is not None for cell in leaf.cells)
             for leaf in document.leaves

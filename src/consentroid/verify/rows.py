@@ -19,6 +19,7 @@ from ..certificate.document import Certificate, price_digest
 from ..core.arrays import Array
 from ..core.errors import CertificateInvalid, InvalidInput
 from .kernels import UNIT
+from .spectrum import RowMoments
 
 OUTSIDE_ROOT = 1e-10  # of the root's size: rounding; such a row is moved onto the root, at a cost
 LARGEST = 1e150
@@ -43,6 +44,7 @@ class SiteRows:
     cost: float  # rounded up
     prices: Array | None  # (L, n); None: the claims cannot be checked
     reason: str = ""  # why there are no prices
+    moments: RowMoments | None = None  # about the origin, where the certificate rests on them
 
     def total(self, number: int) -> float:
         """Σ w λ, rounded down: products round once, and their sum once."""
@@ -64,6 +66,7 @@ def site_rows(
         y, errors = _located(certificate, name, x)
         scatter_error = math.fsum(w * errors**2) * (1.0 + 16.0 * UNIT)
         least_cost, cost = _cost(x, w, certificate.centroids)
+        moments = None if certificate.rest is None else RowMoments.of(x, w, certificate.origin)
     except (FloatingPointError, OverflowError):
         raise CertificateInvalid(f"site '{name}': its rows overflow in the certificate's coordinates") from None
     known, reason = None, ""
@@ -71,7 +74,7 @@ def site_rows(
         known = _prices(certificate, name, prices, len(x))
     except PricesUnknown as why:
         reason = str(why)
-    return SiteRows(name, n_rows, y, w, errors, scatter_error, least_cost, cost, known, reason)
+    return SiteRows(name, n_rows, y, w, errors, scatter_error, least_cost, cost, known, reason, moments)
 
 
 def _checked(

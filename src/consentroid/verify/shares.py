@@ -5,7 +5,8 @@ nothing with what answered. A claim that the rows do not bear out refutes; one t
 by a power of two above what it says too much, so that the share is true without tolerance. Nothing but the claims
 leaves, and the cost of the centroids, rounded as in the run: no number is told that was not told in it.
 
-Order of a share: cost of the centroids, scatter error, Σ w λ of every leaf, then cell by cell and box by box the
+Order of a share: cost of the centroids, scatter error, where the proof rests on moments what these can be off by and
+the moments (`told_moments`), Σ w λ of every leaf, then cell by cell and box by box the
 numbers that its records use (`wanted`). Adding the shares of all sites gives the totals of the proof (`attested.py`).
 """
 
@@ -28,9 +29,11 @@ from .checking import LIMIT, Check
 from .kernels import FLOOR, UNIT, cut_sums, most_above
 from .limbs import DOWN, NEAREST, UP, Limbs, to_limbs
 from .rows import SiteRows, site_rows
+from .spectrum import RowMoments
 
 COST, ERROR, WEIGHT, OFFSET, VALUE = range(5)  # what a quantum is for: weights times lengths to the power 0, 1, 2
 COST_DIGITS = 13  # binary: what is added is below `COARSE` (`checking.py`)
+Doubt = tuple[float, float, float]  # of moments: Σ w, Σ w (x − o), Σ w (x − o)(x − o)ᵀ
 Cut = tuple[int, int, float, float]  # axis, side, threshold, μ
 # row of the price file, box, its cuts → minorant, in-rows' quadratic, one sum per cut; raises where nothing was claimed
 ClaimsOf = Callable[[int, Array, Array, list[Cut]], Array]
@@ -75,7 +78,9 @@ def slots(certificate: Certificate) -> Slots:
     quadratic = [WEIGHT, *[OFFSET] * d, VALUE]
     rounded = [*[NEAREST] * (d + 1), DOWN]
     n_leaves = len(certificate.leaves)
-    kinds, rounding = [[COST, ERROR], [VALUE] * n_leaves], [[UP, UP], [DOWN] * n_leaves]
+    n_moments = 0 if certificate.rest is None else 1 + d + d * d
+    kinds = [[COST, ERROR], [COST] * (n_moments + (n_moments > 0)), [VALUE] * n_leaves]
+    rounding = [[UP, UP], [UP] * (n_moments > 0) + [NEAREST] * n_moments, [DOWN] * n_leaves]
     for leaf in certificate.leaves:
         for cell in leaf.cells:
             if cell.proof is not None:
@@ -104,12 +109,32 @@ def site_share(
                 raise InvalidInput(f"site '{name}': {site.reason}")
             check.add_site(site)
             cost = _digits_above(site.cost, COST_DIGITS) if coarse_cost else site.cost
-            numbers = [np.array([cost, site.scatter_error]), _totals(certificate, site)]
+            numbers = [np.array([cost, site.scatter_error])]
+            if site.moments is not None:
+                numbers.append(told_moments(site.moments, quanta))
+            numbers.append(_totals(certificate, site))
             numbers += _boxes(certificate, site, claims, quanta)
     except (FloatingPointError, OverflowError):
         raise CertificateInvalid("nothing is proven: numbers overflow") from None
     form = slots(certificate)
     return to_limbs(np.concatenate(numbers), quanta[form.kinds], form.rounding, len(certificate.sites))
+
+
+def told_moments(moments: RowMoments, quanta: NDArray[np.int64]) -> Array:
+    """How far they can be off, rounding to the quantum included, and the moments; all as weights times squares."""
+    d, length = len(moments.sums), (int(quanta[COST]) - int(quanta[WEIGHT])) // 2
+    powers = np.repeat([2 * length, length, 0], [1, d, d * d])
+    off = max(math.ldexp(error, power) for error, power in zip(moments.errors, (2 * length, length, 0), strict=True))
+    off = math.nextafter(off * (1.0 + 4.0 * UNIT) + math.ldexp(1.0, int(quanta[COST])), math.inf)
+    return np.concatenate([[off], np.ldexp(moments.row, powers)])
+
+
+def read_moments(numbers: Array, n_features: int, quanta: NDArray[np.int64]) -> tuple[Array, Doubt]:
+    """The moments (2, 1 + D + D²) of both limbs of a total, and how far they can be off."""
+    length = (int(quanta[COST]) - int(quanta[WEIGHT])) // 2
+    powers = np.repeat([2 * length, length, 0], [1, n_features, n_features**2])
+    off = math.nextafter(math.fsum(numbers[0]), math.inf)
+    return np.ldexp(numbers[1:].T, -powers), (math.ldexp(off, -2 * length), math.ldexp(off, -length), off)
 
 
 def _totals(certificate: Certificate, site: SiteRows) -> Array:

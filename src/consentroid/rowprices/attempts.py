@@ -1,0 +1,112 @@
+"""From all axes to some: the engine on whole axes first, and where its search did not end, with more and more of them.
+
+Each attempt that proves more than those before is certified at once, since sites keep the prices of one coordinate
+system at a time. The best of all bounds known is what the run states: row prices, row prices and the spectrum of what
+they leave out, or the spectrum alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from ..certificate.document import Certificate
+from ..core.arrays import Array
+from ..core.result import Regions, StopReason, relative_gap
+from ..protocol.messages import PriceQuery, StartPrices
+from .cells import Cell, Node
+from .coordinates import Axes, spectral_bound
+from .engine import Engine
+from .floors import floors
+from .session import OutOfTime, Session
+
+Certify = Callable[[Node, Cell], Certificate]
+WORTH = 1e-6  # of the cost: a bound that is better by less is not certified anew
+PRICES_SHARE = 0.4  # of what is left of the time, for the prices of an attempt
+
+
+class Attempts:
+    def __init__(self, session: Session, certify: Certify, wants_regions: bool = True) -> None:
+        self.session, self.certify, self.wants_regions = session, certify, wants_regions
+        self.best: Certificate | None = None
+        self.regions: Regions | None = None
+
+    def run(self, init: Array | None = None) -> None:
+        """`best` and `regions` are what came of it."""
+        session = self.session
+        engine = Engine(session, self.wants_regions)
+        root = engine.run(init)
+        self.regions = engine.regions
+        if root is not None and session.axes.bound_on_rows(root.bound) >= session.spectral:
+            self._keep(root, engine.root_cell)
+        if session.stop_reason is StopReason.TIME_LIMIT and session.spectral > 0.0:
+            try:
+                self._climb(engine)
+            except OutOfTime:
+                pass
+            except KeyboardInterrupt:
+                session.stop_reason = StopReason.INTERRUPTED
+        if session.spectral > 0.0 and (self.best is None or self.best.lower < session.spectral):
+            self._spectrum_alone(engine)
+        session.lower = 0.0 if self.best is None else self.best.lower
+        session.bound_from = source_of(self.best)
+
+    def _climb(self, first: Engine) -> None:
+        """Less and less is left out, as long as that proves more and there is time."""
+        session = self.session
+        scatters, within = self._along_axes(first)
+        lost = session.upper - max(session.spectral, 0.0 if self.best is None else self.best.lower)
+        for floor, loss in floors(scatters, within, session.n_clusters, lost, 0.5 * session.gap * session.upper):
+            before = session.lower = 0.0 if self.best is None else self.best.lower
+            session.reserve = 0.0
+            session.check_time()
+            engine = Engine(session, wants_regions=False)
+            root = engine.run_with(self._axes(first, floor), loss, first, session.seconds + PRICES_SHARE * session.left)
+            if root is not None and session.axes.bound_on_rows(root.bound) > before + WORTH * session.upper:
+                self._keep(root, engine.root_cell)
+            proven = 0.0 if self.best is None else self.best.lower
+            if proven <= before:
+                return
+            if relative_gap(proven, session.upper) <= session.gap:
+                session.stop_reason = StopReason.GAP
+                return
+
+    def _spectrum_alone(self, first: Engine) -> None:
+        """Nothing is searched: all rows lie in one point."""
+        session, engine = self.session, Engine(self.session, wants_regions=False)
+        assert session.centroids is not None
+        engine.locate(self._axes(first, np.inf))
+        root = engine.root()
+        points = session.axes.forward(session.centroids)
+        session.totals.ask(PriceQuery(0, start=StartPrices(root.slot, points)))
+        self._keep(root, engine.root_cell)
+
+    def _keep(self, root: Node, cell: Cell) -> None:
+        certificate = self.certify(root, cell)
+        if self.best is None or certificate.lower > self.best.lower:
+            self.best = certificate
+
+    def _axes(self, first: Engine, floor: float) -> Axes:
+        session = self.session
+        axes = Axes.principal(first.moments, first.reference, floor)
+        rest = spectral_bound(first.moments, session.n_clusters, session.n_rows, session.n_sites, first.reach, axes)
+        return replace(axes, rest=rest)
+
+    def _along_axes(self, first: Engine) -> tuple[Array, Array]:
+        """Scatter of all rows along the principal axes, and of the incumbent's clusters within."""
+        session, axes = self.session, Axes.principal(first.moments, first.reference)
+        assert session.centroids is not None
+        assert session.counts is not None
+        scatters = np.maximum((first.spread**2).sum(axis=0)[::-1] * first.moments.weight, 0.0)
+        along = (session.centroids - axes.coordinates.origin) @ axes.coordinates.basis
+        return scatters, np.clip(scatters - session.counts @ along**2, 0.0, scatters)
+
+
+def source_of(certificate: Certificate | None) -> str:
+    if certificate is None:
+        return "none"
+    if certificate.rest is None:
+        return "row prices"
+    return "row prices and spectrum" if min(leaf.bound for leaf in certificate.leaves) > 0.0 else "spectrum"

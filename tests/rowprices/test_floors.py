@@ -1,0 +1,137 @@
+"""Axes in part: the bounds add up, are true, and are certified; which bound it is, is said."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from consentroid.certificate.document import Certificate
+from consentroid.core.errors import CertificateInvalid
+from consentroid.core.result import StopReason
+from consentroid.fitting import fit
+from consentroid.rowprices import engine, session
+from consentroid.rowprices.floors import floors, loss_of
+from consentroid.verify import verify
+from oracle import clustering_optimum
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The search of all axes is given up as soon as it begins."""
+    monkeypatch.setattr(engine, "SEARCH_UNTIL", 0.0)
+    monkeypatch.setattr(engine, "SEARCH_FOR", 0.0)
+    monkeypatch.setattr(session, "NEARLY", -1.0)
+
+
+def sites_of(x: np.ndarray, n: int) -> dict[str, np.ndarray]:
+    return {f"s{i}": x[i::n] for i in range(n)}
+
+
+def prices_in(folder: Path, sites: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    return {name: np.load(folder / f"prices-{name}.npz")["prices"] for name in sites}
+
+
+def blurred(seed: int, n: int = 90, d: int = 6, k: int = 3) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    return 4.0 * rng.normal(size=(k, d))[rng.integers(k, size=n)] * (np.arange(d) < 2) + rng.normal(size=(n, d))
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize("seed", range(20))
+def test_bounds_of_axes_in_part_are_true(seed: int, tmp_path: Path) -> None:
+    rng = np.random.default_rng(seed)
+    d, k = int(rng.integers(2, 5)), 2
+    x = rng.normal(size=(int(rng.integers(5, 9)), d)) * rng.choice([1.0, 0.1, 5.0], size=d)
+    x *= 10.0 ** (seed % 5 - 2)
+    sites = sites_of(x, 1 + seed % 3)
+    result = fit(sites, k, gap=1e-3, time_limit=20.0, folder=tmp_path)
+    optimum = clustering_optimum(x, np.ones(len(x)), k)
+    assert 0.0 < Fraction(result.lower_bound) <= optimum <= Fraction(result.upper_bound)
+    report = verify(result.certificate, sites, prices_in(tmp_path, sites))
+    assert report.verified
+    assert report.lower_bound == pytest.approx(result.lower_bound, rel=1e-8)
+    assert Fraction(report.lower_bound) <= optimum
+
+
+@pytest.mark.usefixtures("impatient")
+def test_it_climbs_from_the_spectrum_to_a_proof(tmp_path: Path) -> None:
+    x = blurred(1)
+    sites = sites_of(x, 3)
+    result = fit(sites, 3, gap=1e-3, time_limit=60.0, folder=tmp_path)
+    assert result.bound_from == "row prices and spectrum"
+    assert result.stop_reason is StopReason.GAP
+    assert result.gap <= 1e-3
+    assert result.regions is None
+    patient = fit(sites, 3, gap=1e-3, init=result.centroids)
+    assert result.lower_bound <= patient.upper_bound
+    certificate = result.certificate
+    assert certificate is not None
+    assert certificate.rest is not None
+    report = verify(certificate, sites, prices_in(tmp_path, sites))
+    assert report.verified
+    assert report.gap <= 1e-3 * (1 + 1e-6)
+    for name in sites:  # the others' moments are taken as claimed
+        part = verify(certificate, {name: sites[name]}, prices_in(tmp_path, sites))
+        assert part.conditional_bound == pytest.approx(result.lower_bound, rel=1e-8)
+        assert not part.verified
+
+
+@pytest.mark.usefixtures("impatient")
+def test_the_spectrum_alone_where_nothing_else_was_in_time(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("consentroid.rowprices.attempts.floors", lambda *_: iter(()))
+    x = blurred(2)
+    sites = sites_of(x, 2)
+    result = fit(sites, 3, gap=1e-4, time_limit=60.0, folder=tmp_path)
+    assert result.bound_from == "spectrum"
+    assert result.stop_reason is StopReason.TIME_LIMIT
+    assert result.lower_bound == pytest.approx(result.spectral_bound, rel=1e-9)
+    centred = x - x.mean(axis=0)
+    expected = np.linalg.eigvalsh(centred.T @ centred)[: x.shape[1] - 2].sum()
+    assert result.lower_bound == pytest.approx(expected, rel=1e-9)
+    assert verify(result.certificate, sites, prices_in(tmp_path, sites)).verified
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize("what", ["bound", "moments", "no moments", "no rest", "basis", "lower"])
+def test_forged_rests_are_refuted(what: str, tmp_path: Path) -> None:
+    x = blurred(3)
+    sites = sites_of(x, 2)
+    certificate = fit(sites, 3, gap=1e-2, time_limit=60.0, folder=tmp_path).certificate
+    assert certificate is not None
+    rest, prices = certificate.rest, prices_in(tmp_path, sites)
+    assert rest is not None
+    assert rest.moments is not None
+    more = 1e-6 * certificate.upper
+    higher = replace(certificate, lower=certificate.lower + more)
+    higher = replace(higher, gap=(higher.upper - higher.lower) / higher.upper)
+    forged: dict[str, Certificate] = {
+        "bound": replace(certificate, rest=replace(rest, bound=rest.bound + more)),
+        "moments": replace(certificate, rest=replace(rest, moments=rest.moments * (1.0 + 1e-6))),
+        "no moments": replace(higher, rest=replace(rest, moments=None)),
+        "no rest": replace(certificate, rest=None),
+        "basis": replace(certificate, basis=certificate.basis * 0.9),
+        "lower": higher,
+    }
+    with pytest.raises(CertificateInvalid):
+        verify(forged[what], sites, prices)
+
+
+def test_losses_fall_to_what_is_asked_and_are_the_bounds_shortfall() -> None:
+    rng = np.random.default_rng(0)
+    scatters = np.sort(rng.uniform(0.0, 10.0, 8))[::-1]
+    within = scatters * rng.uniform(0.2, 1.0, 8)
+    found = list(floors(scatters, within, 3, 5.0, 0.01))
+    assert [loss for _, loss in found] == sorted((loss for _, loss in found), reverse=True)
+    assert found[0][1] <= 3.0
+    assert found[-1][1] <= 0.01 < found[-2][1]
+    for floor, loss in found:
+        left_out = np.minimum(scatters, floor)
+        spectral = np.sort(left_out)[:6].sum()
+        searched = (within * (1.0 - left_out / scatters)).sum()
+        assert loss == pytest.approx(within.sum() - searched - spectral, abs=1e-12)
+    assert loss_of(math.inf, scatters, within, 9) == pytest.approx(within.sum())
