@@ -11,6 +11,7 @@ import pytest
 pytest.importorskip("nvflare")
 
 from consentroid.core.errors import CertificateInvalid, NodeFailed
+from consentroid.core.problem import Domain, Problem
 from consentroid.rowprices import engine, session
 from consentroid.site.policy import Policy
 from consentroid.verify import verify
@@ -42,6 +43,18 @@ def test_sites_verify_what_rests_on_their_moments(secure: bool, policy: Policy, 
     assert report.lower_bound is not None
     assert pooled.lower_bound is not None
     assert report.lower_bound <= pooled.lower_bound * (1 + 1e-9)
+
+
+def test_rows_far_from_the_origin(tmp_path: Path) -> None:
+    """What a weight can be off by is not charged to squares of the whole domain."""
+    near = problem_of()
+    rows = {node.name: node.points + 1e4 for node in near.nodes}
+    line = KeepingWire(
+        Problem.checked(rows, 3, domain=Domain(np.full(2, 9e3), np.full(2, 1.1e4))), tmp_path, SECURE, {}
+    )
+    certificate = line.fit(secure=True, n_clusters=2, gap=1e-3)
+    assert certificate.rest is not None
+    assert judged(certificate, line.verify(certificate)).verified
 
 
 def test_more_than_the_moments_bear_is_not_verified(tmp_path: Path) -> None:

@@ -6,16 +6,21 @@ import math
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from consentroid.certificate.document import Certificate
 from consentroid.core.errors import CertificateInvalid
+from consentroid.core.problem import Problem
 from consentroid.core.result import StopReason
-from consentroid.fitting import fit
-from consentroid.rowprices import engine, session
+from consentroid.fitting import fit, run
+from consentroid.rowprices import engine, proof, session
 from consentroid.rowprices.floors import floors, loss_of
+from consentroid.site.worker import SiteWorker
+from consentroid.transport.checked import CheckedTransport
+from consentroid.transport.inprocess import InProcessTransport
 from consentroid.verify import verify
 from oracle import clustering_optimum
 
@@ -119,6 +124,52 @@ def test_forged_rests_are_refuted(what: str, tmp_path: Path) -> None:
     }
     with pytest.raises(CertificateInvalid):
         verify(forged[what], sites, prices)
+
+
+@pytest.mark.parametrize(("n", "d", "k"), [(60_000, 8, 5), (6_000, 30, 4)])
+def test_out_of_time_there_is_the_spectrum(n: int, d: int, k: int, tmp_path: Path) -> None:
+    """Rows so many that prices are learnt on groups; and a rounding that must not grow with rows and features."""
+    x = np.random.default_rng(0).normal(size=(n, d))
+    result = fit({"a": x}, k, time_limit=1e-3, folder=tmp_path)
+    assert result.bound_from == "spectrum"
+    assert 0.5 < result.lower_bound / result.upper_bound < 1.0
+    assert verify(result.certificate, {"a": x}, prices_in(tmp_path, {"a": x})).verified
+
+
+def test_sites_that_are_checked_may_say_what_underflow_costs() -> None:
+    x = np.random.default_rng(0).normal(size=(2000, 12))
+    problem = Problem.checked({"a": x[::2], "b": x[1::2]}, 8, None, None)
+    transport = CheckedTransport(InProcessTransport([SiteWorker(node) for node in problem.nodes], 1))
+    result = run(transport, 8, domain=problem.domain, time_limit=1e-3)
+    assert result.bound_from == "spectrum"
+
+
+def test_a_loose_gap_is_proven_by_the_spectrum() -> None:
+    x = np.random.default_rng(1).normal(size=(300, 20))
+    result = fit({"a": x}, 2, gap=0.3, time_limit=1e-3)
+    assert result.bound_from == "spectrum"
+    assert result.stop_reason is StopReason.GAP
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize("nth", [1, 2, 3])
+def test_interrupted_certificates_are_finished(nth: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Sites' price files are those of the certificate that is returned."""
+    sites, calls = sites_of(blurred(1), 2), 0
+    real = proof._cell
+
+    def interrupted(*arguments: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == nth:
+            raise KeyboardInterrupt
+        return real(*arguments)
+
+    monkeypatch.setattr(proof, "_cell", interrupted)
+    result = fit(sites, 3, gap=1e-6, time_limit=60.0, folder=tmp_path)
+    assert result.stop_reason is StopReason.INTERRUPTED
+    assert result.lower_bound > 0.0
+    assert verify(result.certificate, sites, prices_in(tmp_path, sites)).verified
 
 
 def test_losses_fall_to_what_is_asked_and_are_the_bounds_shortfall() -> None:

@@ -37,6 +37,7 @@ from .messages import (
 
 TOLERANCE = 1e-8  # relative to the numbers compared; honest rounding stays orders of magnitude below
 COARSEST = 0.25  # of the domain, times the weight of all rows: no grid moves a sum further (site/grain.py)
+UNDERFLOW = 2e-290  # what sites add for it
 DIGEST = re.compile(r"[0-9a-f]{64}")
 Extent = tuple[Array, Array]
 
@@ -92,7 +93,7 @@ class PriceRules:
         reach = np.maximum(np.abs(self.extent[0] - asked.origin), np.abs(self.extent[1] - asked.origin)).sum()
         n_features = len(asked.origin)
         size = float(reach) * asked.scale * float(np.abs(asked.basis).max(initial=0.0)) * n_features
-        if not 0.0 <= got.scatter_error <= self.weight * (8 * (n_features + 4) * 2.0**-52 * size) ** 2:
+        if not 0.0 <= got.scatter_error <= self.weight * (8 * (n_features + 4) * 2.0**-52 * size) ** 2 + UNDERFLOW:
             raise Contradiction(f"reports that rounding its coordinates costs {got.scatter_error:g}")
 
     def _check_columns(self, asked: MakeColumns, got: ColumnSums) -> None:

@@ -16,7 +16,7 @@ from ..certificate.document import Certificate
 from ..core.arrays import Array
 from ..core.result import Regions, StopReason, relative_gap
 from ..protocol.messages import PriceQuery, StartPrices
-from .cells import Cell, Node
+from .cells import Cell, Node, frontier
 from .coordinates import Axes, spectral_bound
 from .engine import Engine
 from .floors import floors
@@ -39,19 +39,22 @@ class Attempts:
         engine = Engine(session, self.wants_regions)
         root = engine.run(init)
         self.regions = engine.regions
-        if root is not None and session.axes.bound_on_rows(root.bound) >= session.spectral:
-            self._keep(root, engine.root_cell)
-        if session.stop_reason is StopReason.TIME_LIMIT and session.spectral > 0.0:
-            try:
+        proven = 0.0 if root is None else min(leaf.bound for leaf in frontier(root))
+        try:
+            if root is not None and session.axes.bound_on_rows(proven) >= session.spectral:
+                self._keep(root, engine.root_cell)
+            if session.stop_reason is StopReason.TIME_LIMIT and session.spectral > 0.0:
                 self._climb(engine)
-            except OutOfTime:
-                pass
-            except KeyboardInterrupt:
-                session.stop_reason = StopReason.INTERRUPTED
+        except OutOfTime:
+            pass
+        except KeyboardInterrupt:
+            session.stop_reason = StopReason.INTERRUPTED
         if session.spectral > 0.0 and (self.best is None or self.best.lower < session.spectral):
             self._spectrum_alone(engine)
         session.lower = 0.0 if self.best is None else self.best.lower
         session.bound_from = source_of(self.best)
+        if session.proven and session.stop_reason is not StopReason.INTERRUPTED:
+            session.stop_reason = StopReason.GAP
 
     def _climb(self, first: Engine) -> None:
         """Less and less is left out, as long as that proves more and there is time."""
@@ -68,25 +71,28 @@ class Attempts:
                 self._keep(root, engine.root_cell)
             proven = 0.0 if self.best is None else self.best.lower
             if proven <= before:
-                return
-            if relative_gap(proven, session.upper) <= session.gap:
-                session.stop_reason = StopReason.GAP
+                session.check_time()
+                session.stop_reason = StopReason.EXHAUSTED
+            if proven <= before or relative_gap(proven, session.upper) <= session.gap:
                 return
 
     def _spectrum_alone(self, first: Engine) -> None:
         """Nothing is searched: all rows lie in one point."""
         session, engine = self.session, Engine(self.session, wants_regions=False)
         assert session.centroids is not None
-        engine.locate(self._axes(first, np.inf))
+        engine.locate(self._axes(first, np.inf), in_groups=False)  # sites prove nothing with groups of rows
         root = engine.root()
         points = session.axes.forward(session.centroids)
         session.totals.ask(PriceQuery(0, start=StartPrices(root.slot, points)))
         self._keep(root, engine.root_cell)
 
     def _keep(self, root: Node, cell: Cell) -> None:
-        certificate = self.certify(root, cell)
-        if self.best is None or certificate.lower > self.best.lower:
-            self.best = certificate
+        """Certify, once begun to the end, even if it then proves a little less: the sites' files hold its prices."""
+        try:
+            self.best = self.certify(root, cell)
+        except KeyboardInterrupt:
+            self.best = self.certify(root, cell)
+            raise
 
     def _axes(self, first: Engine, floor: float) -> Axes:
         session = self.session

@@ -99,7 +99,8 @@ class Bundle:
     def improve(self, goal: float, until: float = np.inf, most: int = 10**9) -> None:
         """Steps until the value reaches the goal, the prices are as good as they get, the clock shows `until`, or
         there were `most` of them."""
-        idle, since, at_first, last = 0, self.steps, self.value, self.steps + most
+        idle, since, last = 0, self.steps, self.steps + most
+        at_first = best = self.value
         while self.value < goal and not self.optimal and self.steps < last and self.session.seconds < until:
             self.session.check_time()
             before = self.value
@@ -108,9 +109,10 @@ class Bundle:
             fell = self.value < before - little  # a column was missing: nothing is known before the next master
             idle = idle + 1 if (self._nothing_new or promised < little) and not fell else 0
             self.optimal = idle >= PATIENCE
+            best = max(best, self.value)  # which may fall again: a column was missing
             if self.steps - since >= WINDOW:  # many steps that hardly help: columns come and go, the value stays
-                self.optimal |= self.value - at_first < WORTHWHILE * (goal - self.value)
-                since, at_first = self.steps, self.value
+                self.optimal |= best - at_first < WORTHWHILE * (goal - best)
+                since, at_first = self.steps, best
             self.session.note()
         if self.value < goal and self.steps > self._rounded_at + PAUSE and not self.node.path:
             self.round_thoroughly(until)  # the prices are as good as they get: is the incumbent?

@@ -290,8 +290,8 @@ class Engine:
         domain = self.session.domain
         evaluate(self.session, ((1.0 - share) * domain.lower + share * domain.upper)[None])
 
-    def locate(self, axes: Axes) -> None:
-        size = self.session.group_size
+    def locate(self, axes: Axes, in_groups: bool = True) -> None:
+        size = self.session.group_size if in_groups else 1
         query = PriceQuery(0, coordinates=replace(axes.coordinates, stride=size))
         self.session.learning = size > 1
         replies = self.session.totals.ask_each(query)

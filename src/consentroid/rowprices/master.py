@@ -2,12 +2,12 @@
 
     min_z  Σ_c z_c (cost_c − Σ_{S_c} w λ̂) + τ/2 Σ_j w_j (1 − Σ_{c∋j} z_c)²,   z ≥ 0,  Σ_{c in cell} z_c = count
 
-solved accurately by PIQP's interior-point method; the next prices are λ̂ + τ (1 − Σ z). Each cell also has an empty
-column (a centroid that serves nobody), which costs nothing. A column on a face between cells may count for each.
+solved accurately; the next prices are λ̂ + τ (1 − Σ z). Each cell also has an empty column (a centroid that serves
+nobody), which costs nothing. A column on a face between cells may count for each.
 
-Where few columns are used, the master is solved for those that were used last, and others join where their reduced
-cost asks for it, until none does (sifting). Where most of them are used, there are many clusters as a rule; most pairs
-of columns then share no row, and a sparse factorisation takes all of them at once.
+Pivoting from the columns that were used last mostly ends in a few steps (`pivoting.py`). Where it does not, PIQP's
+interior-point method takes over: with the columns used last and others that join where their reduced cost asks for it,
+until none does (sifting), if few are used; else with all at once, sparsely where most pairs of columns share no row.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from ..core.arrays import Array
+from .pivoting import pivot
 
 FEW = 0.4  # share of columns that were used last, below which the master begins with them
 SPARSE = 0.2  # share of pairs of columns that overlap, below which the factorisation is sparse
@@ -46,7 +47,10 @@ def solve_master(
     linear = linear / scale
     quadratic = overlaps[np.ix_(which, which)] * (tau / scale)
     diagonal = np.arange(len(which))
-    quadratic[diagonal, diagonal] += 1e-10 * tau / scale * sizes[which]
+    quadratic[diagonal, diagonal] += 1e-8 * tau / scale * sizes[which]
+    pivoted = pivot(quadratic, linear, cell_of, counts, np.ones(len(which), bool) if likely is None else likely[which])
+    if pivoted is not None:
+        return pivoted
     if likely is not None and np.count_nonzero(likely) < FEW * len(likely):
         z = _sift(quadratic, linear, cell_of, counts, np.flatnonzero(likely[which]))
     else:

@@ -36,7 +36,7 @@ def find_incumbents(session: Session, columns: Columns, prices: Array, tau: floa
     every = np.flatnonzero(columns.sizes > 0.0)
     if len(every) < session.n_clusters:
         return
-    z = _mixture(columns, every, every[:0], prices, session.n_clusters, tau)
+    z = _mixture(columns, every, every[:0], prices, session.n_clusters, tau, columns.idle[every] == 0)
     used, chosen = z > USED, []
     if np.count_nonzero(used) < session.n_clusters:
         used[:] = True
@@ -75,20 +75,22 @@ def dive(
         taken = np.concatenate([taken, new])
         covered = overlaps[np.ix_(free, new)].max(axis=1) / sizes[free]
         covered[chosen] = 1.0
-        free = free[covered < COVERED]
+        z, free = z[covered < COVERED], free[covered < COVERED]
         if len(taken) == n or len(free) == 0:
             break
-        z = _mixture(columns, free, taken, prices, n - len(taken), tau)
+        z = _mixture(columns, free, taken, prices, n - len(taken), tau, z > USED)
     others = np.setdiff1d(every, taken)
     return np.concatenate([taken, rng.permutation(others)[: n - len(taken)]])
 
 
-def _mixture(columns: Columns, free: Indices, taken: Indices, prices: Array, n: int, tau: float) -> Array:
+def _mixture(
+    columns: Columns, free: Indices, taken: Indices, prices: Array, n: int, tau: float, likely: NDArray[np.bool_]
+) -> Array:
     """The master's z for n columns of `free` beside those that are taken."""
     served = tau * columns.overlaps[np.ix_(free, taken)].sum(axis=1)
     return solve_master(
         columns.overlaps[np.ix_(free, free)], columns.costs[free] + served, columns.sizes[free], prices[free],
-        (np.arange(len(free)), np.zeros(len(free), np.int64)), np.array([n]), tau,
+        (np.arange(len(free)), np.zeros(len(free), np.int64)), np.array([n]), tau, likely,
     )  # fmt: skip
 
 

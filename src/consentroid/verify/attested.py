@@ -70,7 +70,7 @@ def _as_claims(certificate: Certificate, numbers: Array, quanta: NDArray[np.int6
     n_leaves, d = len(certificate.leaves), len(certificate.features)
     rest, doubt, first = certificate.rest, (0.0, 0.0, 0.0), 2
     if rest is not None:
-        first += 2 + d + d * d
+        first += 4 + d + d * d
         moments, doubt = read_moments(numbers[2:first], d, quanta)
         rest = replace(rest, moments=moments)
     at = first + n_leaves

@@ -79,8 +79,8 @@ def slots(certificate: Certificate) -> Slots:
     rounded = [*[NEAREST] * (d + 1), DOWN]
     n_leaves = len(certificate.leaves)
     n_moments = 0 if certificate.rest is None else 1 + d + d * d
-    kinds = [[COST, ERROR], [COST] * (n_moments + (n_moments > 0)), [VALUE] * n_leaves]
-    rounding = [[UP, UP], [UP] * (n_moments > 0) + [NEAREST] * n_moments, [DOWN] * n_leaves]
+    kinds = [[COST, ERROR], [COST] * (n_moments + 3 * (n_moments > 0)), [VALUE] * n_leaves]
+    rounding = [[UP, UP], [UP] * (3 * (n_moments > 0)) + [NEAREST] * n_moments, [DOWN] * n_leaves]
     for leaf in certificate.leaves:
         for cell in leaf.cells:
             if cell.proof is not None:
@@ -124,17 +124,18 @@ def told_moments(moments: RowMoments, quanta: NDArray[np.int64]) -> Array:
     """How far they can be off, rounding to the quantum included, and the moments; all as weights times squares."""
     d, length = len(moments.sums), (int(quanta[COST]) - int(quanta[WEIGHT])) // 2
     powers = np.repeat([2 * length, length, 0], [1, d, d * d])
-    off = max(math.ldexp(error, power) for error, power in zip(moments.errors, (2 * length, length, 0), strict=True))
-    off = math.nextafter(off * (1.0 + 4.0 * UNIT) + math.ldexp(1.0, int(quanta[COST])), math.inf)
-    return np.concatenate([[off], np.ldexp(moments.row, powers)])
+    off, quantum = [], math.ldexp(1.0, int(quanta[COST]))
+    for error, power in zip(moments.errors, (2 * length, length, 0), strict=True):
+        off.append(math.nextafter(math.ldexp(error, power) * (1.0 + 4.0 * UNIT) + quantum, math.inf))
+    return np.concatenate([off, np.ldexp(moments.row, powers)])
 
 
 def read_moments(numbers: Array, n_features: int, quanta: NDArray[np.int64]) -> tuple[Array, Doubt]:
     """The moments (2, 1 + D + D²) of both limbs of a total, and how far they can be off."""
     length = (int(quanta[COST]) - int(quanta[WEIGHT])) // 2
     powers = np.repeat([2 * length, length, 0], [1, n_features, n_features**2])
-    off = math.nextafter(math.fsum(numbers[0]), math.inf)
-    return np.ldexp(numbers[1:].T, -powers), (math.ldexp(off, -2 * length), math.ldexp(off, -length), off)
+    weight, sums, products = (math.nextafter(math.fsum(off), math.inf) for off in numbers[:3])
+    return np.ldexp(numbers[3:].T, -powers), (math.ldexp(weight, -2 * length), math.ldexp(sums, -length), products)
 
 
 def _totals(certificate: Certificate, site: SiteRows) -> Array:

@@ -20,6 +20,8 @@ import numpy as np
 from ..core.arrays import Array
 from .kernels import UNIT
 
+BLOCK = 256  # rows whose products are added before they are added to those of others
+
 
 @dataclass(frozen=True)
 class RowMoments:
@@ -36,10 +38,14 @@ class RowMoments:
         weighted = w[:, None] * offset
         sums = np.array([math.fsum(column) for column in weighted.T])
         lengths, squares = math.fsum(np.abs(weighted).sum(axis=1)), math.fsum((weighted * offset).sum(axis=1))
-        n = len(x) + 16.0
-        # a difference, a product and a sum each; 1e-300 for underflow
-        errors = (4.0 * UNIT * math.fsum(w), 16.0 * UNIT * lengths + n * 1e-300, 4.0 * n * UNIT * squares + n * 1e-300)
-        return cls(math.fsum(w), sums, weighted.T @ offset, errors)
+        n, longest = len(x) + 16.0, min(len(x), BLOCK) + 16.0
+        # a difference, a product and a sum each; of products within blocks, whose sums round once; 1e-300 for underflow
+        errors = (
+            4.0 * UNIT * math.fsum(w), 16.0 * UNIT * lengths + n * 1e-300, 4.0 * longest * UNIT * squares + n * 1e-300,
+        )  # fmt: skip
+        blocks = [weighted[i : i + BLOCK].T @ offset[i : i + BLOCK] for i in range(0, len(x), BLOCK)]
+        products = np.array([math.fsum(entry) for entry in np.array(blocks).reshape(len(blocks), -1).T])
+        return cls(math.fsum(w), sums, products.reshape(x.shape[1], x.shape[1]), errors)
 
     @classmethod
     def read(cls, numbers: Array, n_features: int) -> RowMoments:
@@ -89,13 +95,16 @@ def rest_bound(moments: RowMoments, basis: Array, norm: float, n_clusters: int) 
     missed = _size(rest - factor @ factor.T) + d * tiny * (2.0 + _size(factor) ** 2)  # ‖R − SSᵀ‖
     matrix = factor.T @ scatter @ factor
     matrix = 0.5 * (matrix + matrix.T)
-    wrong = _size(factor) ** 2 * (d * off + 2.0 * tiny * _size(scatter))  # ‖SᵀTS − matrix‖
+    # SSᵀ = R up to `missed`, R ⪯ I: ‖S‖² ≤ 1 + missed, and |tr SᵀES| = |tr E SSᵀ| ≤ ‖E‖_F √d (1 + missed)
+    rounding = 2.0 * tiny * _size(factor) ** 2 * _size(scatter)
+    wrong = (1.0 + missed) * d * off + rounding  # ‖SᵀTS − matrix‖
+    wrong_total = (1.0 + missed) * d * math.sqrt(d) * off * (1.0 + 8.0 * UNIT) + rounding
     roots, axes = np.linalg.eigh(matrix)
     skew = _size(axes.T @ axes - np.eye(d)) + d * tiny * (1.0 + _size(axes) ** 2)
     wrong_roots = _size(matrix - (axes * roots) @ axes.T) + tiny * _size(axes) ** 2 * _size(roots) + wrong
     avoided = float(np.sort(np.maximum(roots, 0.0))[::-1][: n_clusters - 1].sum())
     total, size = float(np.trace(matrix)), float(np.trace(scatter)) + d * off
-    bound = total - avoided * (1.0 + skew) - (n_clusters - 1) * wrong_roots - d * wrong - missed * size
+    bound = total - avoided * (1.0 + skew) - (n_clusters - 1) * wrong_roots - wrong_total - missed * size
     bound -= 64.0 * d * UNIT * (abs(total) + avoided + size) + 1e-290  # products may underflow
     return bound if math.isfinite(bound) and bound > 0.0 else 0.0
 
@@ -108,11 +117,15 @@ def _scatter(moments: RowMoments) -> tuple[Array | None, float]:
         return None, 0.0
     largest = float(np.abs(moments.sums).max(initial=0.0))
     scatter = moments.products - np.outer(moments.sums, moments.sums / moments.weight)
-    off = e_products + (2.0 * largest * e_sums + e_sums**2) / least + (largest / least) ** 2 * e_weight
+    off = e_products + (2.0 * largest * e_sums + e_sums**2) / least + largest**2 / least * (e_weight / least)
     off += 8.0 * UNIT * (float(np.abs(moments.products).max(initial=0.0)) + largest**2 / least) + 1e-290
     return 0.5 * (scatter + scatter.T), off * (1.0 + 64.0 * UNIT)
 
 
 def _size(matrix: Array) -> float:
     """Frobenius norm, rounded up: at least the spectral one."""
-    return float(np.sqrt((matrix**2).sum())) * (1.0 + 4.0 * (matrix.size + 4) * UNIT)
+    largest = float(np.abs(matrix).max(initial=0.0))
+    if not largest > 0.0:
+        return largest
+    power = 2.0 ** max(min(math.frexp(largest)[1], 1000), -1000)  # squares neither overflow nor underflow to nothing
+    return float(np.sqrt(((matrix / power) ** 2).sum())) * power * (1.0 + 4.0 * (matrix.size + 4) * UNIT)

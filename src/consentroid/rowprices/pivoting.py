@@ -1,0 +1,77 @@
+"""Block principal pivoting: guess which columns are used, solve for these alone, exchange what contradicts the guess.
+
+    min_z  zᵀ q + ½ zᵀ Q z,   z ≥ 0,  Σ_{c in cell} z_c ≤ count
+
+A column that is used has reduced cost 0, one that is not has none below 0; a cell that is full has a worth v ≤ 0 of
+another column, one that is not has v = 0. From the columns used in the master before, four to six guesses are enough as
+a rule, each of them one Cholesky factorisation. If exchanging all leads nowhere, the last contradiction alone is
+exchanged (Murty's rule; Júdice, Pires 1994); where that takes too long there is no answer, and `master.py` asks PIQP.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import LinAlgError, cho_factor, cho_solve
+from threadpoolctl import ThreadpoolController
+
+from ..core.arrays import Array
+
+MOST_GUESSES = 25
+PATIENCE = 8  # exchanges of all contradictions that leave no fewer of them
+WEIGHT, COST = 1e-7, 1e-9  # tolerances: of weights, and of reduced costs in units of the greatest linear term
+BLAS = ThreadpoolController().select(user_api="blas")  # its threads wait for each other by spinning: one is faster
+Marks = NDArray[np.bool_]
+
+
+def pivot(quadratic: Array, linear: Array, cell_of: NDArray[np.int64], counts: Array, used: Marks) -> Array | None:
+    """z, or None if no guess held; `used` is the first one."""
+    with BLAS.limit(limits=1):
+        return _pivot(quadratic, linear, cell_of, counts.astype(float), used.copy())
+
+
+def _pivot(quadratic: Array, linear: Array, cell_of: NDArray[np.int64], counts: Array, used: Marks) -> Array | None:
+    full, fewest, patience = np.ones(len(counts), dtype=bool), len(linear) + len(counts) + 1, PATIENCE
+    for _ in range(MOST_GUESSES):
+        full &= np.bincount(cell_of, used, len(counts)) > 0  # a cell without a column has room
+        z, worth = _solve(quadratic, linear, cell_of, counts, used, full)
+        if z is None or worth is None:
+            return None
+        reduced = linear + quadratic @ z - worth[cell_of]
+        wrong = np.where(used, z < -WEIGHT, reduced < -COST)
+        spare = counts - np.bincount(cell_of, z, len(counts))
+        wrong_cells = np.where(full, worth > COST, spare < -WEIGHT)
+        n_wrong = int(wrong.sum() + wrong_cells.sum())
+        if n_wrong == 0:
+            z = np.maximum(z, 0.0)
+            together = np.maximum(np.bincount(cell_of, z, len(counts)), 1e-300)
+            return np.asarray(z * np.minimum(counts / together, 1.0)[cell_of])
+        if n_wrong < fewest:
+            fewest, patience = n_wrong, PATIENCE
+        elif patience > 0:
+            patience -= 1
+        elif wrong.any():
+            last = int(np.flatnonzero(wrong)[-1])
+            wrong, wrong_cells = np.arange(len(wrong)) == last, np.zeros_like(full)
+        used, full = used ^ wrong, full ^ wrong_cells
+    return None
+
+
+def _solve(
+    quadratic: Array, linear: Array, cell_of: NDArray[np.int64], counts: Array, used: Marks, full: Marks
+) -> tuple[Array | None, Array | None]:
+    """z of the columns used, and the worths of full cells, as if nothing else could be."""
+    columns, cells = np.flatnonzero(used), np.flatnonzero(full)
+    z, worth = np.zeros(len(linear)), np.zeros(len(counts))
+    if len(columns) == 0:
+        return z, worth
+    serves = (cell_of[columns, None] == cells).astype(float)
+    try:
+        factor = cho_factor(quadratic.take(columns, 0).take(columns, 1), lower=True, overwrite_a=True)
+        of_cells, of_costs = np.split(cho_solve(factor, np.column_stack([serves, -linear[columns]])), [len(cells)], 1)
+        if len(cells):
+            worth[cells] = np.linalg.solve(serves.T @ of_cells, counts[cells] - serves.T @ of_costs[:, 0])
+    except (LinAlgError, np.linalg.LinAlgError, ValueError):
+        return None, None
+    z[columns] = of_costs[:, 0] + of_cells @ worth[cells]
+    return (z, worth) if np.isfinite(z).all() else (None, None)
