@@ -23,11 +23,11 @@ from .rounding import find_incumbents
 from .session import Session
 
 SERIOUS = 0.05  # share of the promised increase that makes a step serious
-LONGER, WELL, MOST_TAU = 1.5, 0.5, 10.0  # after a step that kept half of its promise
+LONGER, WELL, MOST_TAU = 1.5, 0.5, 2.5  # after a step that kept half of its promise
 SHORTER = 0.95  # steps after one that was not serious
 MUCH_SHORTER, OVERSHOT = 0.7, 1.0
 TRIM_STEPS = 12
-NEW_COLUMNS = 15  # and one for four clusters
+NEW_COLUMNS = 15  # and one for each cluster, if there are a hundred rows for it
 MOST_COLUMNS = 400  # and five for each cluster: with far fewer the master forgets what it has learnt
 SCATTERED = 64  # random starts of a step
 PROBES = 6  # times as many before a search
@@ -172,11 +172,11 @@ class Bundle:
             return max(0.5 / (1.0 + max(self.value - value, 0.0) / promised), 0.1)
         return MUCH_SHORTER if value < self.value - OVERSHOT * promised else SHORTER
 
-    def round_thoroughly(self, until: float = np.inf) -> None:
-        """Roundings until several have found nothing, or the clock shows `until`."""
-        tries = ROUNDINGS
+    def round_thoroughly(self, until: float = np.inf, most: int = ROUNDINGS) -> None:
+        """Roundings until so many have found nothing, or the clock shows `until`."""
+        tries = most
         while tries > 0 and self.session.seconds < until:
-            tries = ROUNDINGS if self._find_incumbents() else tries - 1
+            tries = most if self._find_incumbents() else tries - 1
 
     def _find_incumbents(self) -> bool:
         """Round the master's mixture; whether that found something better."""
@@ -254,7 +254,8 @@ class Bundle:
             reply = None
         most = TRIM_STEPS if stride == 1 else 3
         points, values, cells = self._trimmed_lloyd(slot, points, cells, reply, 1, most)
-        most = NEW_COLUMNS + self.session.n_clusters // 4 + 2 * len(self.node.cells)
+        more = min(self.session.n_clusters, self.session.n_rows // 100)
+        most = NEW_COLUMNS + more + 2 * len(self.node.cells)
         chosen = self._distinct(points, values, cells, most)
         self.least = np.minimum(self.least, self._least_of(values, cells))
         self.pool = np.concatenate([points[chosen], self.pool])[:400]

@@ -30,8 +30,13 @@ from .totals import total
 from .tree import SearchTree
 
 STEPS_PER_SEARCH = 60  # of prices, before what they have come to is proven again
+SEARCHES_LEFT = 4.0  # times what a search takes: kept at the end, so that the last prices are proven, too
+STEPS_BEFORE_BRANCHING = 10  # the same for a node that is branched anyway
+ROUNDINGS_AT_THE_END = 15  # that find nothing, where a tree of cells has taught new columns
 REGION_NUMBERS = 2e7  # rows times features times boxes that the search for regions may look at
 REGION_LOOKS = 30.0  # or so many times all rows, if that is more
+TO_PROVE = 0.15  # of the gap that prices leave: what a search for the bound's own sake may lack besides
+BRANCH_WITH = 0.3  # of the gap that the best prices leave: what the bound of a node that is branched may lack besides
 SEARCH_UNTIL, SEARCH_FOR = 0.3, 0.2  # of the time: a search of all axes that does not end by then, and in so much of it
 
 
@@ -43,6 +48,7 @@ class Engine:
         self.regions: Regions | None = None
         self.stuck = False  # what sites round off is more than the gap leaves to spare
         self._search_at = 0.5 * session.time_limit  # when prices must do as they are
+        self._search_took = 0.0  # seconds of the last search that came to its end
         self.spread = np.empty((0, 0))  # principal axes times the rows' spread along them
 
     # ------------------------------------------------------------------ the loop
@@ -68,7 +74,7 @@ class Engine:
                 session.cells_open = len(waiting)
                 self._conclude(root)
             if root.children and bundle is not None:  # what the cells have taught may show better centroids, too
-                bundle.round_thoroughly()
+                bundle.round_thoroughly(most=ROUNDINGS_AT_THE_END)
             session.stop_reason = StopReason.GAP if session.proven else StopReason.EXHAUSTED
         except OutOfTime:
             session.stop_reason = StopReason.TIME_LIMIT
@@ -148,7 +154,8 @@ class Engine:
         session, generous, before_that = self.session, 0.0, np.empty(0)
         while True:
             if bundle.value < session.cutoff and node.path:
-                return  # it must be branched anyway, and its parent's bound holds
+                self._prove_before_branching(node, bundle)
+                return
             before = bundle.value
             bundle.probe()
             if bundle.value < min(before, self._goal()) - 1e-9 * session.upper_y:
@@ -157,7 +164,7 @@ class Engine:
             slack = bundle.value - session.cutoff
             slack -= min(0.5 * slack, 4e-11 * bundle.total)  # what the certificate's own rounding takes off
             if slack <= 0.0:  # the root's own bound, for its sake alone: a little below what the prices promise
-                slack = 0.15 * max(session.upper_y - bundle.value, 0.0)
+                slack = TO_PROVE * max(session.upper_y - bundle.value, 0.0)
             hurried = node.bound <= 0.0 and session.seconds > self._search_at  # any bound is better than none
             if hurried:
                 generous = 0.01 * session.upper_y if generous == 0.0 else 2.0 * generous
@@ -179,18 +186,37 @@ class Engine:
             session.enter("prices")
             if missed is None:  # there is a bound; the prices can still be better
                 proven, before_that = bundle.value, before_that[:0]
-                bundle.improve(self._goal(), most=STEPS_PER_SEARCH)
+                bundle.improve(self._goal(), session.time_limit - SEARCHES_LEFT * self._search_took, STEPS_PER_SEARCH)
                 if bundle.value <= proven:
                     return
                 continue
+            promised, optimal = bundle.value, bundle.optimal
             bundle.add_points(*missed)
+            proven_enough = node.bound > promised - BRANCH_WITH * (session.upper_y - promised)
+            if optimal and promised < session.cutoff and proven_enough:  # it must be branched anyway
+                return
             bundle.improve(self._goal(), np.inf if node.path else self._search_at)
+
+    def _prove_before_branching(self, node: Node, bundle: Bundle) -> None:
+        """A node that must be branched: most of what its prices promise, for little more work."""
+        session = self.session
+        for last in (False, False, True):
+            session.enter("search")
+            missing = TO_PROVE * max(session.upper_y - bundle.value, 0.0)
+            missed = self._search_cells(node, bundle, bundle.least - missing / session.n_clusters, to_the_end=last)
+            self.stuck = False
+            if missed is None:
+                return
+            session.enter("prices")
+            bundle.add_points(*missed)
+            bundle.improve(self._goal(), most=STEPS_BEFORE_BRANCHING)
 
     def _search_cells(
         self, node: Node, bundle: Bundle, targets: Array, to_the_end: bool = False
     ) -> tuple[Array, int] | None:
         """Search every cell that counts; if f is below the target in one, the points and the cell."""
         session, proven = self.session, np.zeros(len(node.cells))
+        began = session.seconds
         trees: list[SearchTree | None] = []
         steepness = session.weight / max(bundle.total, 1e-300)
         for i, cell in enumerate(node.cells):
@@ -207,6 +233,7 @@ class Engine:
                     self._take_bound(node, bundle, proven, trees)
                 return outcome.below, i
         self._take_bound(node, bundle, proven, trees)
+        self._search_took = session.seconds - began
         session.check_time()
         return None
 

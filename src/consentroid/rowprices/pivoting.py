@@ -5,7 +5,8 @@
 A column that is used has reduced cost 0, one that is not has none below 0; a cell that is full has a worth v ≤ 0 of
 another column, one that is not has v = 0. From the columns used in the master before, four to six guesses are enough as
 a rule, each of them one Cholesky factorisation. If exchanging all leads nowhere, the last contradiction alone is
-exchanged (Murty's rule; Júdice, Pires 1994); where that takes too long there is no answer, and `master.py` asks PIQP.
+exchanged (Murty's rule; Júdice, Pires 1994). Where columns depend on each other, guesses may go round in circles: then
+the minimum is approached in two steps that are each kept short by ρ/2 Σ Q_cc (z_c − ẑ_c)² (proximal points).
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ from threadpoolctl import ThreadpoolController
 
 from ..core.arrays import Array
 
-MOST_GUESSES = 25
-PATIENCE = 8  # exchanges of all contradictions that leave no fewer of them
+FIRST, MORE = 10, 40  # guesses, before and after steps are kept short
+PATIENCE = 12  # exchanges of all contradictions that leave no fewer of them
+STEADY, STEPS = 1e-4, 2  # ρ, and steps to the minimum where that is needed: to 1e-7 of it
 WEIGHT, COST = 1e-7, 1e-9  # tolerances: of weights, and of reduced costs in units of the greatest linear term
 BLAS = ThreadpoolController().select(user_api="blas")  # its threads wait for each other by spinning: one is faster
 Marks = NDArray[np.bool_]
@@ -26,18 +28,33 @@ Marks = NDArray[np.bool_]
 
 def pivot(quadratic: Array, linear: Array, cell_of: NDArray[np.int64], counts: Array, used: Marks) -> Array | None:
     """z, or None if no guess held; `used` is the first one."""
-    with BLAS.limit(limits=1):
-        return _pivot(quadratic, linear, cell_of, counts.astype(float), used.copy())
+    counts = counts.astype(float)
+    with BLAS.limit(limits=1), np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        z = _pivot(quadratic, linear, cell_of, counts, used.copy(), FIRST)
+        if z is not None or not np.isfinite(quadratic).all():
+            return z
+        short, nearby = STEADY * np.diag(quadratic), np.zeros(len(linear))
+        steadied = quadratic + np.diag(short)
+        for _ in range(STEPS):
+            z = _pivot(steadied, linear - short * nearby, cell_of, counts, used.copy(), MORE)
+            if z is None:
+                return None
+            nearby, used = z, z > 0.0
+        return z
 
 
-def _pivot(quadratic: Array, linear: Array, cell_of: NDArray[np.int64], counts: Array, used: Marks) -> Array | None:
+def _pivot(
+    quadratic: Array, linear: Array, cell_of: NDArray[np.int64], counts: Array, used: Marks, most: int
+) -> Array | None:
     full, fewest, patience = np.ones(len(counts), dtype=bool), len(linear) + len(counts) + 1, PATIENCE
-    for _ in range(MOST_GUESSES):
+    for _ in range(most):
         full &= np.bincount(cell_of, used, len(counts)) > 0  # a cell without a column has room
         z, worth = _solve(quadratic, linear, cell_of, counts, used, full)
         if z is None or worth is None:
             return None
         reduced = linear + quadratic @ z - worth[cell_of]
+        if not np.isfinite(reduced).all():
+            return None
         wrong = np.where(used, z < -WEIGHT, reduced < -COST)
         spare = counts - np.bincount(cell_of, z, len(counts))
         wrong_cells = np.where(full, worth > COST, spare < -WEIGHT)
