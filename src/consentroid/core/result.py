@@ -67,7 +67,7 @@ class FitResult:
     gap_asked: float
     stop_reason: StopReason
     method: str  # "row-prices", or a method of the paper
-    bound_from: str  # where the lower bound comes from: "row prices", "dual decomposition", "none"
+    bound_from: str  # "row prices", "row prices and spectrum", "spectrum", "dual decomposition", or "none"
     sites: tuple[SiteShare, ...]
     features: tuple[str, ...]
     counts: Array  # (K,) weight of all rows in each cluster
@@ -84,7 +84,7 @@ class FitResult:
     seconds: float
     phases: dict[str, float] = field(default_factory=dict)  # seconds in each phase
     withheld: float = 0.0  # weight of rows that `counts` leaves out: sites do not report small groups
-    spectral_bound: float = 0.0  # from the moments alone: no certificate covers it, so it proves nothing to others
+    spectral_bound: float = 0.0  # from the moments alone; the lower bound is the best of all, with its certificate
 
     @property
     def gap(self) -> float:
