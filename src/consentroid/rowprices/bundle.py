@@ -32,7 +32,8 @@ MOST_COLUMNS = 400  # and five for each cluster: with far fewer the master forge
 SCATTERED = 64  # random starts of a step
 PROBES = 6  # times as many before a search
 USED = 1e-4  # weight from which a column is used: an interior-point method leaves a little on all of them
-WINDOW, WORTHWHILE = 30, 0.05  # so many steps must close at least this share of what is missing
+WINDOW, WORTHWHILE = 30, 0.05  # so many steps should close at least this share of what is missing
+STALE = 2  # times that they did not, before the root's prices count as optimal; others' once
 PATIENCE = 4  # steps that promise nothing before the prices count as optimal
 ROUNDINGS = 3  # that find nothing, before a search or a branch
 PAUSE, MOST_PAUSE = 4, 32  # steps between roundings: twice as many after one that found nothing
@@ -99,8 +100,8 @@ class Bundle:
     def improve(self, goal: float, until: float = np.inf, most: int = 10**9) -> None:
         """Steps until the value reaches the goal, the prices are as good as they get, the clock shows `until`, or
         there were `most` of them."""
-        idle, since, last = 0, self.steps, self.steps + most
-        at_first = best = self.value
+        idle, stale, since, last = 0, 0, self.steps, self.steps + most
+        before_that = top = self.value
         while self.value < goal and not self.optimal and self.steps < last and self.session.seconds < until:
             self.session.check_time()
             before = self.value
@@ -108,11 +109,11 @@ class Bundle:
             little = 0.02 * self.session.spare * self.session.axes.norm**2 + 1e-12 * self.total
             fell = self.value < before - little  # a column was missing: nothing is known before the next master
             idle = idle + 1 if (self._nothing_new or promised < little) and not fell else 0
-            self.optimal = idle >= PATIENCE
-            best = max(best, self.value)  # which may fall again: a column was missing
+            top = max(top, self.value)
             if self.steps - since >= WINDOW:  # many steps that hardly help: columns come and go, the value stays
-                self.optimal |= best - at_first < WORTHWHILE * (goal - best)
-                since, at_first = self.steps, best
+                stale = stale + 1 if top - before_that < WORTHWHILE * (goal - top) else 0
+                since, before_that, top = self.steps, top, -np.inf
+            self.optimal = idle >= PATIENCE or stale >= (1 if self.node.path else STALE)
             self.session.note()
         if self.value < goal and self.steps > self._rounded_at + PAUSE and not self.node.path:
             self.round_thoroughly(until)  # the prices are as good as they get: is the incumbent?
