@@ -23,8 +23,9 @@ from wire import OPEN, RUN, SECURE
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """The search of all axes is given up as soon as it begins."""
     monkeypatch.setattr(engine, "SEARCH_UNTIL", 0.0)
-    monkeypatch.setattr(engine, "SEARCH_FOR", 0.0)
+    monkeypatch.setattr(engine, "SEARCH_FOR", -1.0)
     monkeypatch.setattr(session, "NEARLY", -1.0)
+    monkeypatch.setattr(session, "PART", -1.0)
 
 
 @pytest.mark.parametrize(("secure", "policy"), [(True, SECURE), (False, OPEN), (True, Policy(most_questions=10**9))])

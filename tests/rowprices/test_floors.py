@@ -29,8 +29,9 @@ from oracle import clustering_optimum
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """The search of all axes is given up as soon as it begins."""
     monkeypatch.setattr(engine, "SEARCH_UNTIL", 0.0)
-    monkeypatch.setattr(engine, "SEARCH_FOR", 0.0)
+    monkeypatch.setattr(engine, "SEARCH_FOR", -1.0)
     monkeypatch.setattr(session, "NEARLY", -1.0)
+    monkeypatch.setattr(session, "PART", -1.0)
 
 
 def sites_of(x: np.ndarray, n: int) -> dict[str, np.ndarray]:

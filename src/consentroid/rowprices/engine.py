@@ -31,13 +31,14 @@ from .tree import SearchTree
 
 STEPS_PER_SEARCH = 60  # of prices, before what they have come to is proven again
 SEARCHES_LEFT = 4.0  # times what a search takes: kept at the end, so that the last prices are proven, too
+LEFT_AT_THE_END = 0.05  # of the time, at least
 STEPS_BEFORE_BRANCHING = 10  # the same for a node that is branched anyway
 ROUNDINGS_AT_THE_END = 15  # that find nothing, where a tree of cells has taught new columns
 REGION_NUMBERS = 2e7  # rows times features times boxes that the search for regions may look at
 REGION_LOOKS = 30.0  # or so many times all rows, if that is more
 TO_PROVE = 0.15  # of the gap that prices leave: what a search for the bound's own sake may lack besides
 BRANCH_WITH = 0.3  # of the gap that the best prices leave: what the bound of a node that is branched may lack besides
-SEARCH_UNTIL, SEARCH_FOR = 0.3, 0.2  # of the time: a search of all axes that does not end by then, and in so much of it
+SEARCH_UNTIL, SEARCH_FOR, SEARCH_LATEST = 0.3, 0.2, 0.6  # of the time: for a search of all axes that does not end
 
 
 class Engine:
@@ -64,7 +65,6 @@ class Engine:
                 _, _, node, parent = heapq.heappop(waiting)
                 bundle = self._price(node, parent)
                 if not session.proven:
-                    session.until = self._given_up_at(node)
                     self._search(node, bundle)
                     session.until = np.inf
                 if node.bound < session.enough and not self.stuck:
@@ -172,7 +172,9 @@ class Engine:
             targets = bundle.least - slack / session.n_clusters
             # the same once more: what sites tell of points and of boxes does not meet
             again = targets.shape == before_that.shape and np.allclose(targets, before_that, rtol=1e-12, atol=0.0)
+            session.until = self._given_up_at(node) if session.loss == 0.0 else np.inf
             missed, before_that = self._search_cells(node, bundle, targets, to_the_end=again), targets
+            session.until = np.inf
             if again:
                 self.stuck = True
                 return
@@ -186,7 +188,8 @@ class Engine:
             session.enter("prices")
             if missed is None:  # there is a bound; the prices can still be better
                 proven, before_that = bundle.value, before_that[:0]
-                bundle.improve(self._goal(), session.time_limit - SEARCHES_LEFT * self._search_took, STEPS_PER_SEARCH)
+                left = max(SEARCHES_LEFT * self._search_took, LEFT_AT_THE_END * session.time_limit)
+                bundle.improve(self._goal(), session.time_limit - left, STEPS_PER_SEARCH)
                 if bundle.value <= proven:
                     return
                 continue
@@ -268,7 +271,8 @@ class Engine:
         session = self.session
         if node.path or session.spectral <= 0.0:
             return np.inf
-        return max(SEARCH_UNTIL * session.time_limit, session.seconds + SEARCH_FOR * session.time_limit)
+        share = max(SEARCH_UNTIL, min(session.seconds / session.time_limit + SEARCH_FOR, SEARCH_LATEST))
+        return share * session.time_limit
 
     def _goal(self) -> float:
         """The value at which prices are good enough: half of the gap is left to the search."""

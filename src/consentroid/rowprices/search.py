@@ -133,7 +133,7 @@ class CellSearch:
         self._until = 0
 
     def run(self) -> Outcome:
-        complete, self.session.reserve = True, 0.0
+        complete, self.session.reserve, self.session.missing = True, 0.0, np.inf
         try:
             while self.open and (not self.below or len(self.tree) < self._until):
                 self.session.check_time()

@@ -19,7 +19,7 @@ from .totals import Totals
 OnStep = Callable[[Step], None]
 GUESS_ROWS = 20_000
 LEARN_GROUPS = 24_000
-NEARLY = 0.01  # of the cost: a search that lacks no more is not given up
+NEARLY, PART = 0.01, 0.25  # of the cost, of what the spectrum alone leaves: a search that lacks less is not given up
 TENTH = 0.1  # of the loss of axes: closer to it the search need not come
 
 
@@ -93,7 +93,7 @@ class Session:
 
     @property
     def left(self) -> float:
-        nearly = self.missing <= NEARLY * self.upper
+        nearly = self.missing <= max(NEARLY * self.upper, PART * (self.upper - self.spectral))
         return (self.time_limit if nearly else min(self.time_limit, self.until)) - self.seconds - self.reserve
 
     def check_time(self) -> None:
