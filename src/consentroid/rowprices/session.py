@@ -19,7 +19,7 @@ from .totals import Totals
 OnStep = Callable[[Step], None]
 GUESS_ROWS = 20_000
 LEARN_GROUPS = 24_000
-NEARLY, PART = 0.01, 0.25  # of the cost, of what the spectrum alone leaves: a search that lacks less is not given up
+NEARLY, PART = 0.01, 0.4  # of the cost, of what the spectrum alone leaves: a search that lacks less is not given up
 TENTH = 0.1  # of the loss of axes: closer to it the search need not come
 
 
