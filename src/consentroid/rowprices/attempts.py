@@ -24,6 +24,7 @@ from .session import OutOfTime, Session
 
 Certify = Callable[[Node, Cell], Certificate]
 WORTH = 1e-6  # of the cost: a bound that is better by less is not certified anew
+MOST_EXCHANGES = 4000  # of a run, after which no more is tried: sites answer 5,000 unless their policy says otherwise
 PRICES_SHARE = 0.4  # of what is left of the time, for the prices of an attempt
 
 
@@ -59,6 +60,7 @@ class Attempts:
     def _climb(self, first: Engine) -> None:
         """Less and less is left out, as long as that proves more and there is time."""
         session = self.session
+        session.most_exchanges = MOST_EXCHANGES
         scatters, within = self._along_axes(first)
         lost = session.upper - max(session.spectral, 0.0 if self.best is None else self.best.lower)
         for floor, loss in floors(scatters, within, session.n_clusters, lost, 0.5 * session.gap * session.upper):

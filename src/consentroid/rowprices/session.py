@@ -57,6 +57,7 @@ class Session:
     boxes_open: int = 0
     looked: float = 0.0  # rows times features times boxes or candidates so far, about: effort without a clock
     most_looked: float = float("inf")
+    most_exchanges: float = float("inf")
     until: float = float("inf")  # seconds at which the present attempt ends, unless it is nearly done
     missing: float = float("inf")  # of the cost: what the worst box of the present search still lacks
     cells_open: int = 1
@@ -97,7 +98,7 @@ class Session:
         return (self.time_limit if nearly else min(self.time_limit, self.until)) - self.seconds - self.reserve
 
     def check_time(self) -> None:
-        if self.left <= 0.0 or self.looked > self.most_looked:
+        if self.left <= 0.0 or self.looked > self.most_looked or self.totals.exchanges > self.most_exchanges:
             raise OutOfTime
 
     @contextmanager
