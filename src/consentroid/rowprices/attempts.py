@@ -47,7 +47,8 @@ class Attempts:
             if session.stop_reason is StopReason.TIME_LIMIT and session.spectral > 0.0:
                 self._climb(engine)
         except OutOfTime:
-            pass
+            if session.left > 0.0:  # of questions, not of time
+                session.stop_reason = StopReason.EXHAUSTED
         except KeyboardInterrupt:
             session.stop_reason = StopReason.INTERRUPTED
         if session.spectral > 0.0 and (self.best is None or self.best.lower < session.spectral):

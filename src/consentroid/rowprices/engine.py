@@ -66,7 +66,6 @@ class Engine:
                 bundle = self._price(node, parent)
                 if not session.proven:
                     self._search(node, bundle)
-                    session.until = np.inf
                 if node.bound < session.enough and not self.stuck:
                     for child in self._branch(node, bundle):
                         session.cells_done += 1
