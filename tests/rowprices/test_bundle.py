@@ -8,6 +8,9 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
+from consentroid.bench.profile import birds
+from consentroid.fitting import fit
+from consentroid.rowprices.bundle import Bundle
 from consentroid.rowprices.cells import Cell
 from priced_nodes import Prices
 
@@ -62,3 +65,36 @@ def test_nodes_with_cells_and_counts_too(seed: int) -> None:
         assert child.bound <= best + 1e-9 * (best + bundle.total)
         if math.isfinite(best):
             assert child.bound >= best - 1e-4 * bundle.total
+
+
+def test_prices_that_stand_clear_leave_small_regions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The best prices are many; those where other clusters earn clearly less say more about where centroids can lie."""
+    rows = birds()
+    clear = fit(rows, 3, gap=1e-6)
+    monkeypatch.setattr(Bundle, "stand_clear", lambda self, goal: False)
+    plain = fit(rows, 3, gap=1e-6)
+    assert clear.regions is not None
+    assert (clear.regions.upper - clear.regions.lower).max() < 0.01
+    assert plain.regions is None or (plain.regions.upper - plain.regions.lower).max() > 0.1
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_prices_stay_where_none_stand_clear(seed: int) -> None:
+    prices = Prices(small_rows(seed), 2)
+    bundle = prices.priced(prices.root, None)
+    before, value = prices.kept([bundle.centre]), bundle.value
+    assert not bundle.stand_clear(math.inf)
+    after = prices.kept([bundle.centre])
+    for site, old in before.items():
+        assert (after[site] == old).all()
+    assert bundle.value == pytest.approx(value, rel=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_prices_that_stand_clear_never_pass_the_linear_programme(seed: int) -> None:
+    prices = Prices(small_rows(seed), 2)
+    root = prices.root
+    bundle = prices.priced(root, None)
+    bundle.stand_clear(bundle.value - 1e-3 * bundle.total)
+    prices.engine._search_cells(root, bundle, bundle.least - 1e-7 * bundle.total / 2)
+    assert root.bound <= linear_optimum(prices.y, root.cells) + 1e-9 * bundle.total

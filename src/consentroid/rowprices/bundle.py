@@ -36,6 +36,7 @@ WINDOW, WORTHWHILE = 30, 0.05  # so many steps should close at least this share 
 STALE = 2  # times that they did not, before the root's prices count as optimal; others' once
 PATIENCE = 4  # steps that promise nothing before the prices count as optimal
 ROUNDINGS = 3  # that find nothing, before a search or a branch
+CLEAR, CLEAR_STEPS = (0.2, 0.05, 0.01), 15  # credits of other clusters, in rows of one cluster; steps for each
 PAUSE, MOST_PAUSE = 4, 32  # steps between roundings: twice as many after one that found nothing
 
 
@@ -59,6 +60,7 @@ class Bundle:
         self._pause = self._next_rounding = PAUSE  # steps between roundings; the step of the next
         self._rounded_at = 0
         self._nothing_new = False  # the last step found no column and raised nothing
+        self._credit = 0.0  # of columns, for each squared distance to the incumbent's centroids (`stand_clear`)
 
     # ------------------------------------------------------------------ starting
 
@@ -132,7 +134,7 @@ class Bundle:
         )
         assert reply.priced is not None
         total, trial_prices = reply.priced.total, reply.priced.column_prices
-        by_columns = self._least_of((columns.costs - trial_prices)[places[0]], places[1])
+        by_columns = self._least_of((self._costs() - trial_prices)[places[0]], places[1])
         model = total + float(node.counts @ by_columns)
         promised = model - self.value
         if self.steps >= self._next_rounding:
@@ -158,7 +160,7 @@ class Bundle:
         columns, node = self.columns, self.node
         places = node.places(columns.points)
         self.z = solve_master(
-            columns.overlaps, columns.costs, columns.sizes, self.column_prices, places, node.counts, self.tau,
+            columns.overlaps, self._costs(), columns.sizes, self.column_prices, places, node.counts, self.tau,
             columns.idle == 0,
         )  # fmt: skip
         self.z_points, self.z_cells = columns.points[places[0]], places[1]
@@ -213,9 +215,46 @@ class Bundle:
     def _take_stock(self) -> None:
         """The value at λ̂, from all columns and what trimmed Lloyd has found."""
         which, cells = self.node.places(self.columns.points)
-        reduced = self.columns.costs - self.column_prices
+        reduced = self._costs() - self.column_prices
         self.least = np.minimum(self.least, self._least_of(reduced[which], cells))
         self.value = self._value(self.total)
+
+    # ------------------------------------------------------------------ prices for regions
+
+    def stand_clear(self, goal: float) -> bool:
+        """Find prices as good as `goal` under which clusters other than the incumbent's earn clearly less.
+
+        The best prices are many, and steps towards them end where some other cluster just earns as much. So all others
+        are credited with a profit that grows with their squared distance from the incumbent's centroids. Where no
+        credit leaves prices that good, the old ones stay."""
+        before = self.centre
+        if before != self.node.slot or not self.node.trees:  # a step would overwrite these prices
+            return False
+        for share in CLEAR:
+            self._credit = share * self.session.weight / self.session.n_clusters
+            self.go_on(self.total, self.column_prices)
+            self.improve(goal, most=CLEAR_STEPS)
+            found, self._credit = self.value >= goal, 0.0
+            if not found:
+                move = MovePrices(self.trial, before, 0.0, np.zeros(len(self.columns)))
+                reply = self.session.totals.ask(PriceQuery(0, move=move))
+                assert reply.priced is not None
+                self.centre, self.trial = self.trial, self._spare_slot()
+                self.total, self.column_prices = reply.priced.total, reply.priced.column_prices
+            self.go_on(self.total, self.column_prices)
+            if found:
+                return True
+        return False
+
+    def _costs(self) -> Array:
+        return self.columns.costs - self._credited(self.columns.points)
+
+    def _credited(self, points: Array) -> Array | float:
+        if self._credit == 0.0:
+            return 0.0
+        assert self.session.centroids is not None
+        centroids = self.session.axes.forward(self.session.centroids)
+        return np.asarray(self._credit * ((points[:, None] - centroids) ** 2).sum(axis=2).min(axis=1, initial=np.inf))
 
     # ------------------------------------------------------------------ columns
 
@@ -258,7 +297,7 @@ class Bundle:
         more = min(self.session.n_clusters, self.session.n_rows // 100)
         most = NEW_COLUMNS + more + 2 * len(self.node.cells)
         chosen = self._distinct(points, values, cells, most)
-        self.least = np.minimum(self.least, self._least_of(values, cells))
+        self.least = np.minimum(self.least, self._least_of(values - self._credited(points), cells))
         self.pool = np.concatenate([points[chosen], self.pool])[:400]
         used = 2 * int(np.count_nonzero(self.columns.idle == 0))
         kept = self.columns.worth_keeping(max(MOST_COLUMNS + 5 * self.session.n_clusters, used))
