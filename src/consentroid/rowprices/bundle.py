@@ -117,7 +117,7 @@ class Bundle:
                 since, before_that, top = self.steps, top, -np.inf
             self.optimal = idle >= PATIENCE or stale >= (1 if self.node.path else STALE)
             self.session.note()
-        if self.value < goal and self.steps > self._rounded_at + PAUSE and not self.node.path:
+        if self.value < goal and self.steps > self._rounded_at + PAUSE and not self.node.path and not self._credit:
             self.round_thoroughly(until)  # the prices are as good as they get: is the incumbent?
 
     def _step(self) -> float:
@@ -137,7 +137,7 @@ class Bundle:
         by_columns = self._least_of((self._costs() - trial_prices)[places[0]], places[1])
         model = total + float(node.counts @ by_columns)
         promised = model - self.value
-        if self.steps >= self._next_rounding:
+        if self.steps >= self._next_rounding and not self._credit:
             self._find_incumbents()
         before, self.least = self.least, by_columns
         new_prices, centre_prices, kept = self._evaluate(self.trial, starts, columns.costs - trial_prices, reply)
