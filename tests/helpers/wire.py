@@ -32,7 +32,7 @@ from keys import SERVER, startup
 
 NODES = ("north", "south", "west")
 VICTIM = "south"
-LIMITS = Limits(call=1.0, silence=1.0, slack=1.0, start=1.0, longest=20.0)
+LIMITS = Limits(call=1.0, silence=1.0, slack=5.0, start=1.0, longest=20.0)
 JOB = str(FLContext().get_job_id())
 RUN = "run-of-tests"
 FOLDER = Path(tempfile.mkdtemp())  # keys and logs of the sites

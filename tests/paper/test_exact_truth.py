@@ -63,7 +63,7 @@ def relative_gap(problem: NodeProblem, solution: NodeSolution) -> float:
     return (solution.value - solution.bound) / size
 
 
-@pytest.mark.parametrize(("rule", "n_problems"), [("none", 1500), ("order", 300)])
+@pytest.mark.parametrize(("rule", "n_problems"), [("none", 700), ("order", 150)])
 @pytest.mark.parametrize("seed", [0, 1])
 def test_bound_and_value_enclose_the_exact_optimum(rule: str, n_problems: int, seed: int) -> None:
     rng = np.random.default_rng([seed, n_problems])

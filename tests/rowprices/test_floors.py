@@ -197,3 +197,12 @@ def test_losses_fall_to_what_is_asked_and_are_the_bounds_shortfall() -> None:
         searched = (within * (1.0 - left_out / scatters)).sum()
         assert loss == pytest.approx(within.sum() - searched - spectral, abs=1e-12)
     assert loss_of(math.inf, scatters, within, 9) == pytest.approx(within.sum())
+
+
+def test_every_floor_leaves_something_to_search() -> None:
+    scatters = np.array([4.0, 1.0])
+    found = list(floors(scatters, np.array([1.5, 0.75]), 2, 3.0, 1e-3))
+    assert found
+    assert all(floor < scatters.max() for floor, _ in found)
+    assert list(floors(scatters, np.array([0.5, 0.5]), 2, 3.0, 1e-3)) == []  # sites that round: nothing seems to be lost
+    assert list(floors(np.zeros(2), np.zeros(2), 2, 3.0, 1e-3)) == []

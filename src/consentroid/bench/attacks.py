@@ -80,9 +80,10 @@ class Seen:
         self.nested.append(self.back(np.ones(len(new)), by * np.sign(sizes[new] - self._sizes[old])[:, None]))
 
     def back(self, weights: Array, sums: Array) -> Array:
-        """Σ w y as Σ w x."""
+        """Σ w y as Σ w x; what axes in part leave out stays at their origin."""
         assert self.axes is not None
-        return np.asarray(sums / self.axes.scale @ np.linalg.inv(self.axes.basis) + weights[:, None] * self.axes.origin)
+        back = np.linalg.pinv(self.axes.basis)
+        return np.asarray(sums / self.axes.scale @ back + weights[:, None] * self.axes.origin)
 
     def groups(self) -> tuple[Array, Array]:
         weights, sums = np.concatenate(self.weights), np.concatenate(self.sums)

@@ -92,7 +92,8 @@ class PriceRules:
     def _check_located(self, asked: Coordinates, got: Located) -> None:
         reach = np.maximum(np.abs(self.extent[0] - asked.origin), np.abs(self.extent[1] - asked.origin)).sum()
         n_features = len(asked.origin)
-        size = float(reach) * asked.scale * float(np.abs(asked.basis).max(initial=0.0)) * n_features
+        # entries of a basis are at most 1; where axes are left out they are 0, and masks still round their sums up
+        size = float(reach) * asked.scale * float(np.abs(asked.basis).max(initial=1.0)) * n_features
         if not 0.0 <= got.scatter_error <= self.weight * (8 * (n_features + 4) * 2.0**-52 * size) ** 2 + UNDERFLOW:
             raise Contradiction(f"reports that rounding its coordinates costs {got.scatter_error:g}")
 

@@ -19,6 +19,7 @@ from ..core.arrays import Array
 
 RATIO = 0.6  # of the loss of a rung to that before it
 HALVINGS = 60
+NOTHING_LEFT = 1.0 - 1e-6  # of the greatest scatter: the floor from which the spectrum is all there is
 
 
 def loss_of(floor: float, scatters: Array, within: Array, n_clusters: int) -> float:
@@ -36,12 +37,13 @@ def loss_of(floor: float, scatters: Array, within: Array, n_clusters: int) -> fl
 
 
 def floors(scatters: Array, within: Array, n_clusters: int, most: float, least: float) -> Iterator[tuple[float, float]]:
-    """Floors with their losses, falling from below `most` to below `least`."""
+    """Floors with their losses, falling from below `most` to below `least`; each leaves something to search."""
     loss = most
     while loss > least:
         loss *= RATIO
         floor = _floor_with(loss, scatters, within, n_clusters)
-        yield floor, loss_of(floor, scatters, within, n_clusters)
+        if floor < NOTHING_LEFT * scatters.max():
+            yield floor, loss_of(floor, scatters, within, n_clusters)
 
 
 def _floor_with(loss: float, scatters: Array, within: Array, n_clusters: int) -> float:
