@@ -156,6 +156,7 @@ def test_nothing_at_the_server_holds_a_row(federation: Running, finished: Path) 
         assert not any(text in content for text in set(texts)), path
 
 
+@pytest.mark.faults
 def test_a_job_written_to_a_folder_runs_by_the_engines_own_means(federation: Running, tmp_path: Path) -> None:
     """As an administrator of an existing deployment would submit it."""
     from nvflare.fuel.flare_api.flare_api import new_secure_session
@@ -234,6 +235,7 @@ def test_a_node_with_other_columns_refuses_with_its_reason(federation: Running, 
     assert "resumes the run" in caught.value.reason
 
 
+@pytest.mark.faults
 def test_the_same_command_goes_on_once_a_refusal_is_settled(federation: Running, tmp_path: Path) -> None:
     kit = federation.kits.node("south")
     kept = Policy.read(kit / "local")
@@ -291,6 +293,7 @@ def gone(family: list[psutil.Process]) -> bool:
     return not any(process.is_running() for process in family)
 
 
+@pytest.mark.faults
 def test_a_node_stopped_in_a_run_leaves_no_process_and_the_run_goes_on(federation: Running, tmp_path: Path) -> None:
     """By SIGTERM, with its worker at work; its rows are in a database."""
     database = tmp_path / "west.db"

@@ -204,5 +204,5 @@ def test_every_floor_leaves_something_to_search() -> None:
     found = list(floors(scatters, np.array([1.5, 0.75]), 2, 3.0, 1e-3))
     assert found
     assert all(floor < scatters.max() for floor, _ in found)
-    assert list(floors(scatters, np.array([0.5, 0.5]), 2, 3.0, 1e-3)) == []  # sites that round: nothing seems to be lost
+    assert list(floors(scatters, np.array([0.5, 0.5]), 2, 3.0, 1e-3)) == []  # nothing seems lost
     assert list(floors(np.zeros(2), np.zeros(2), 2, 3.0, 1e-3)) == []
