@@ -31,8 +31,7 @@ def _size(value: Any) -> int:
     if isinstance(value, tuple):
         return 5 + sum(map(_size, value))
     if dataclasses.is_dataclass(value):
-        names = [field.name for field in dataclasses.fields(value)]
-        return 3 + sum(1 + len(name) + _size(getattr(value, name)) for name in names)
+        return 3 + sum(1 + len(name) + _size(getattr(value, name)) for name in value.__dataclass_fields__)
     return _header(value) if isinstance(value, int) and 0 <= value < 2**32 else 9
 
 

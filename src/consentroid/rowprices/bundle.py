@@ -302,14 +302,9 @@ class Bundle:
         used = 2 * int(np.count_nonzero(self.columns.idle == 0))
         kept = self.columns.worth_keeping(max(MOST_COLUMNS + 5 * self.session.n_clusters, used))
         new = points[chosen]
-        known: dict[tuple[float, ...], float] = {}
-        for point, worth in zip(np.round(self.columns.points[kept], 12), reduced[kept], strict=True):
-            known[tuple(point)] = min(worth, known.get(tuple(point), np.inf))
-        lower = values[chosen] + 1e-9 * np.abs(values[chosen])
-        fresh = np.array(
-            [value < known.get(tuple(point), np.inf) for point, value in zip(np.round(new, 12), lower, strict=True)],
-            dtype=bool,
-        )
+        same = (np.round(new, 12)[:, None] == np.round(self.columns.points[kept], 12)).all(axis=2)
+        known = np.where(same, reduced[kept], np.inf).min(axis=1, initial=np.inf)
+        fresh = values[chosen] + 1e-9 * np.abs(values[chosen]) < known
         prices, centre_prices = self.columns.add(new[fresh], slot, self.centre, kept)
         if slot == self.centre and len(self.column_prices) == len(kept):
             self.column_prices = np.concatenate([self.column_prices[kept], prices])
@@ -345,14 +340,14 @@ class Bundle:
     def _distinct(self, points: Array, values: Array, cells: NDArray[np.int64], most: int) -> NDArray[np.int64]:
         """The best points of each cell, one for each place."""
         order = np.argsort(values, kind="stable")
+        keys = list(map(tuple, np.round(points, 9).tolist()))
         seen: set[tuple[float, ...]] = set()
         per_cell = np.zeros(len(self.node.cells), dtype=int)
         share = max(most // max(len(self.node.cells), 1), 4)
         chosen = []
         for i in order:
-            key = tuple(np.round(points[i], 9))
-            if values[i] < 0.0 and key not in seen and per_cell[cells[i]] < share:
-                seen.add(key)
+            if values[i] < 0.0 and keys[i] not in seen and per_cell[cells[i]] < share:
+                seen.add(keys[i])
                 per_cell[cells[i]] += 1
                 chosen.append(i)
         return np.array(chosen, dtype=np.int64)

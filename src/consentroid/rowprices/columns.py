@@ -38,7 +38,7 @@ class Columns:
         assert new is not None
         n = int(kept.sum())
         overlaps = np.empty((n + len(points), n + len(points)))
-        overlaps[:n, :n] = self.overlaps[np.ix_(kept, kept)]
+        overlaps[:n, :n] = self.overlaps if n == len(self) else part(self.overlaps, np.flatnonzero(kept))
         overlaps[n:, :] = new.overlaps
         overlaps[:, n:] = new.overlaps.T
         self.overlaps = overlaps
@@ -53,3 +53,8 @@ class Columns:
         kept = np.ones(len(self), np.bool_)
         kept[np.argsort(self.idle, kind="stable")[most:]] = False
         return kept
+
+
+def part(matrix: Array, which: NDArray[np.int64]) -> Array:
+    """Rows and columns of a square matrix: several times as fast as an index of both at once."""
+    return matrix.take(which, 0).take(which, 1)

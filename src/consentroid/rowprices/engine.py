@@ -37,7 +37,7 @@ ROUNDINGS_AT_THE_END = 15  # that find nothing, where a tree of cells has taught
 REGION_NUMBERS = 2e7  # rows times features times boxes that the search for regions may look at
 REGION_LOOKS = 30.0  # or so many times all rows, if that is more
 TO_PROVE = 0.15  # of the gap that prices leave: what a search for the bound's own sake may lack besides
-BRANCH_WITH = 0.3  # of the gap that the best prices leave: what the bound of a node that is branched may lack besides
+BRANCH_WITH = 0.5  # of the gap that the best prices leave: what the bound of a node that is branched may lack besides
 SEARCH_UNTIL, SEARCH_FOR, SEARCH_LATEST = 0.3, 0.2, 0.6  # of the time: for a search of all axes that does not end
 
 

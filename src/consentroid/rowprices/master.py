@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from ..core.arrays import Array
+from .columns import part
 from .pivoting import pivot
 
 FEW = 0.4  # share of columns that were used last, below which the master begins with them
@@ -45,7 +46,8 @@ def solve_master(
     linear = (costs - prices - tau * sizes)[which]
     scale = max(float(np.abs(linear).max(initial=0.0)), 1e-300)
     linear = linear / scale
-    quadratic = overlaps[np.ix_(which, which)] * (tau / scale)
+    all_once = np.array_equal(which, np.arange(len(overlaps)))
+    quadratic = (overlaps if all_once else part(overlaps, which)) * (tau / scale)
     diagonal = np.arange(len(which))
     quadratic[diagonal, diagonal] += 1e-8 * tau / scale * sizes[which]
     pivoted = pivot(quadratic, linear, cell_of, counts, np.ones(len(which), bool) if likely is None else likely[which])

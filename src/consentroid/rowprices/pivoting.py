@@ -17,6 +17,7 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from threadpoolctl import ThreadpoolController
 
 from ..core.arrays import Array
+from .columns import part
 
 FIRST, MORE = 10, 40  # guesses, before and after steps are kept short
 PATIENCE = 12  # exchanges of all contradictions that leave no fewer of them
@@ -84,8 +85,9 @@ def _solve(
         return z, worth
     serves = (cell_of[columns, None] == cells).astype(float)
     try:
-        factor = cho_factor(quadratic.take(columns, 0).take(columns, 1), lower=True, overwrite_a=True)
-        of_cells, of_costs = np.split(cho_solve(factor, np.column_stack([serves, -linear[columns]])), [len(cells)], 1)
+        factor = cho_factor(part(quadratic, columns), lower=True, overwrite_a=True, check_finite=False)
+        sides = cho_solve(factor, np.column_stack([serves, -linear[columns]]), overwrite_b=True, check_finite=False)
+        of_cells, of_costs = np.split(sides, [len(cells)], 1)
         if len(cells):
             worth[cells] = np.linalg.solve(serves.T @ of_cells, counts[cells] - serves.T @ of_costs[:, 0])
     except (LinAlgError, np.linalg.LinAlgError, ValueError):

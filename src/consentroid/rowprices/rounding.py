@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
 from ..core.arrays import Array
-from .columns import Columns
+from .columns import Columns, part
 from .incumbents import evaluate, lloyd
 from .master import solve_master
 from .session import Session
@@ -89,7 +89,7 @@ def _mixture(
     """The master's z for n columns of `free` beside those that are taken."""
     served = tau * columns.overlaps[np.ix_(free, taken)].sum(axis=1)
     return solve_master(
-        columns.overlaps[np.ix_(free, free)], columns.costs[free] + served, columns.sizes[free], prices[free],
+        part(columns.overlaps, free), columns.costs[free] + served, columns.sizes[free], prices[free],
         (np.arange(len(free)), np.zeros(len(free), np.int64)), np.array([n]), tau, likely,
     )  # fmt: skip
 

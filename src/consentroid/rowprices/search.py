@@ -252,7 +252,7 @@ class CellSearch:
         for point, value, weight, offset in zip(self.to_try, tried.values, tried.weights, tried.offsets, strict=True):
             if value < self.aim and weight > 0:
                 if not self.below:  # a little further for more of them: the next search begins anew
-                    self._until = max(int(1.1 * len(self.tree)), 1000)
+                    self._until = max(int(1.1 * len(self.tree)), 4000)
                 self.below.append(np.clip(point + offset / weight, self.cell.lower, self.cell.upper))
 
     def _try_out(self) -> None:
