@@ -143,6 +143,17 @@ def test_published_from_the_command_line(data: Path, tmp_path: Path) -> None:
     assert "2 of 2 proven" in page
 
 
+def test_published_to_another_gap_and_into_a_file(data: Path, tmp_path: Path) -> None:
+    command = ["bench", "published", "--data", str(data), "--only", "pr299", "--gap", "1e-2"]
+    shown = CliRunner().invoke(app, [*command, "--limit", "30", "--json", str(tmp_path / "p.json")])
+    assert shown.exit_code == 0, shown.output
+    assert "1 of 1 proven to 0.01" in shown.output
+    told = json.loads((tmp_path / "p.json").read_text())
+    assert told["gap"] == 1e-2
+    assert "1 of 1 proven to 0.01" in "\n".join(pages_of(told))
+    assert CliRunner().invoke(app, [*command, str(tmp_path / "q.json")]).exit_code == 2
+
+
 def test_figures_without_data_are_skipped_with_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing() -> dict[str, np.ndarray]:
         raise NoData("not here")
@@ -275,6 +286,6 @@ def test_published_problems_go_on_where_they_stopped(data: Path, tmp_path: Path)
     before, after = json.loads(first.stdout), json.loads(both.stdout)
     assert [one["problem"]["n_clusters"] for one in after["problems"]] == [2, 3]
     assert after["problems"][0] == before["problems"][0]
-    other = CliRunner().invoke(app, [*command, "--time-limit", "7"])
+    other = CliRunner().invoke(app, [*command, "--limit", "7"])
     assert isinstance(other.exception, InvalidInput)
     assert "holds no published problems with --time-limit 7" in str(other.exception)

@@ -37,8 +37,8 @@ def pages_of(told: Any) -> Iterator[str]:
         yield figures.grid_of(held).for_page()
     elif told["bench"] == "published":
         solved = published.solved_in(told)
-        yield "\n".join(published.summary(solved))
-        yield published.grid_of(solved).for_page()
+        yield "\n".join(published.summary(solved, told["gap"]))
+        yield published.grid_of(solved, told["gap"]).for_page()
     elif told["bench"] == "growth":
         for grid in growth.grids_of(growth.points_in(told)):
             yield f"### {grid.title}"

@@ -27,7 +27,7 @@ DataOption = Annotated[
     Path | None, typer.Option(help="Folder of the published data sets; what is not there is skipped.")
 ]
 InstancesOption = Annotated[Path | None, typer.Option(help="Folder with the paper's .jld2 or .npz instances.")]
-LimitOption = Annotated[float, typer.Option(help="Seconds allowed to one run.")]  # --time-limit, as everywhere
+LimitOption = Annotated[float, typer.Option("--time-limit", "--limit", help="Seconds allowed to one run.")]
 PlotsOption = Annotated[Path | None, typer.Option(help="Draw here.")]
 
 
@@ -64,14 +64,20 @@ def published(
     time_limit: LimitOption = 60.0,
     only: Annotated[str | None, typer.Option(help="Only these, as in glass,pr299:8.")] = None,
     out: OutOption = None,
+    gap: Annotated[float, typer.Option(min=0.0, help="Gap to prove.")] = 1e-4,
     resume: Annotated[bool, typer.Option("--resume", help="Keep what is in --out, and solve only the rest.")] = False,
     plots: PlotsOption = None,
     as_json: JsonOption = False,
+    file: Annotated[Path | None, typer.Argument(help="With --json: write it here, as with --out.")] = None,
 ) -> None:
     """Problems of the published exact solvers: ours beside SOS-SDP and CG+DCA; every certificate is checked.
 
     Example: consentroid bench published --data DIR --time-limit 60 --out published.json --plots plots
     """
+    if file is not None:
+        if not as_json or out is not None:
+            raise typer.BadParameter(f"'{file}' is a file for --json, or give it as --out")
+        out, as_json = file, False
     from ..bench import published
     from ..bench.figures import check_folder
     from ..bench.show import Watch
@@ -80,25 +86,25 @@ def published(
     check_folder(data, "--data")
     _check_out(out, plots)
     problems = published.problems_in(data, listed(only))
-    solved: list[Any] = _solved_before(out, time_limit) if resume else []
+    solved: list[Any] = _solved_before(out, time_limit, gap) if resume else []
     known = {one.problem.name for one in solved}
     remaining = [problem for problem in problems if problem.name not in known]
     missing: list[str] = []
     with Watch(len(remaining), messages, checker=True) as watch:
-        for one in published.solve_all(data, remaining, time_limit, watch):
+        for one in published.solve_all(data, remaining, time_limit, watch, gap):
             if isinstance(one, published.SolvedProblem):
                 solved.append(one)
-                _keep(out, published.document(solved, missing, time_limit))
+                _keep(out, published.document(solved, missing, time_limit, gap))
             else:
                 missing.append(str(one))
-    told = published.document(solved, missing, time_limit)
+    told = published.document(solved, missing, time_limit, gap)
     _draw(plots, messages, lambda folder: [published.draw(solved, folder / "published.png")])
-    said = [*published.summary(solved), *(f"Skipped: {reason}" for reason in missing)]
-    _finish(told, [published.grid_of(solved)], said, as_json, watch.interrupted)
+    said = [*published.summary(solved, gap), *(f"Skipped: {reason}" for reason in missing)]
+    _finish(told, [published.grid_of(solved, gap)], said, as_json, watch.interrupted)
 
 
-def _solved_before(out: Path | None, time_limit: float) -> list[Any]:
-    """What an interrupted measurement left; with another time limit it would not compare."""
+def _solved_before(out: Path | None, time_limit: float, gap: float) -> list[Any]:
+    """What an interrupted measurement left; with another time limit or gap it would not compare."""
     from ..bench import published
     from ..core.errors import InvalidInput
     from ..report.files import read_json
@@ -109,8 +115,10 @@ def _solved_before(out: Path | None, time_limit: float) -> list[Any]:
         return []
     again = "choose another --out, or leave --resume out to measure all again"
     told = read_json(out, again)
-    if told.get("bench") != "published" or told.get("time_limit") != time_limit:
-        raise InvalidInput(f"'{out}' holds no published problems with --time-limit {time_limit:g}; {again}")
+    if (told.get("bench"), told.get("time_limit"), told.get("gap")) != ("published", time_limit, gap):
+        raise InvalidInput(
+            f"'{out}' holds no published problems with --time-limit {time_limit:g} and --gap {gap:g}; {again}"
+        )
     return published.solved_in(told)
 
 
