@@ -27,7 +27,7 @@ DataOption = Annotated[
     Path | None, typer.Option(help="Folder of the published data sets; what is not there is skipped.")
 ]
 InstancesOption = Annotated[Path | None, typer.Option(help="Folder with the paper's .jld2 or .npz instances.")]
-LimitOption = Annotated[float, typer.Option("--time-limit", "--limit", help="Seconds allowed to one run.")]
+LimitOption = Annotated[float, typer.Option(help="Seconds allowed to one run.")]  # --time-limit, as everywhere
 PlotsOption = Annotated[Path | None, typer.Option(help="Draw here.")]
 
 
@@ -61,7 +61,7 @@ def figures(
 @bench_app.command("published")
 def published(
     data: Annotated[Path, typer.Option(help="Folder of the published data sets and published.csv.")],
-    time_limit: LimitOption = 60.0,
+    time_limit: Annotated[float, typer.Option("--time-limit", "--limit", help="Seconds allowed to one run.")] = 60.0,
     only: Annotated[str | None, typer.Option(help="Only these, as in glass,pr299:8.")] = None,
     out: OutOption = None,
     gap: Annotated[float, typer.Option(min=0.0, help="Gap to prove.")] = 1e-4,
