@@ -9,9 +9,12 @@ import numpy as np
 import pytest
 
 from consentroid.fitting import fit
+from consentroid.rowprices import regions, search
 from consentroid.rowprices.judge import CLOSED, CLOSED_BY_CUT, least_quadratic, least_target
+from consentroid.rowprices.regions import find_regions
 from consentroid.rowprices.search import CellSearch, Judged
 from oracle import exact
+from priced_nodes import Prices
 from searches import SLOT, Priced, random_cell, random_priced
 
 
@@ -148,3 +151,36 @@ def test_a_box_that_is_left_is_tried_at_its_centre() -> None:
     rows = centres[random.integers(0, 32, 1000)] + 0.25 * random.normal(size=(1000, 2))
     result = fit({"one": rows[:500], "two": rows[500:]}, 32, gap=1e-3, regions=False)
     assert result.certified
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_regions_keep_every_box_that_is_not_closed(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A search that proves may give up boxes and its target with them; one that covers may not."""
+    rng = np.random.default_rng(seed)
+    rows = rng.normal(size=(40, 2)) * 0.2 + np.repeat([[0.0, 0.0], [3.0, 1.0]], 20, axis=0)
+    prices = Prices({"a": rows[:25], "b": rows[25:]}, 2)
+    prices.priced(prices.root, None)
+    found = find_regions(prices.session, prices.root, prices.engine.root_cell, 0.0)
+    monkeypatch.setattr(search, "FUTILE", 1e9)
+    again = find_regions(prices.session, prices.root, prices.engine.root_cell, 0.0)
+    assert found is not None
+    assert again is not None
+    assert (found.lower == again.lower).all()
+    assert (found.upper == again.upper).all()
+
+
+@pytest.mark.parametrize("most", [0, 1, 20, 80])
+def test_regions_that_are_cut_short_are_wider_or_none(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(5)
+    rows = rng.normal(size=(60, 2)) * 0.2 + np.repeat([[0.0, 0.0], [3.0, 1.0], [0.0, 4.0]], 20, axis=0)
+    prices = Prices({"a": rows[:25], "b": rows[25:]}, 3)
+    prices.priced(prices.root, None)
+    found = find_regions(prices.session, prices.root, prices.engine.root_cell, 0.0)
+    monkeypatch.setattr(regions, "MOST_BOXES", most)
+    short = find_regions(prices.session, prices.root, prices.engine.root_cell, 0.0)
+    assert found is not None
+    if most <= 1:
+        assert short is None
+    if short is not None:
+        assert (short.lower <= found.lower).all()
+        assert (short.upper >= found.upper).all()

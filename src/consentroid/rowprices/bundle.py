@@ -36,7 +36,7 @@ WINDOW, WORTHWHILE = 30, 0.05  # so many steps should close at least this share 
 STALE = 2  # times that they did not, before the root's prices count as optimal; others' once
 PATIENCE = 4  # steps that promise nothing before the prices count as optimal
 ROUNDINGS = 3  # that find nothing, before a search or a branch
-CLEAR, CLEAR_STEPS = (0.2, 0.05, 0.01), 15  # credits of other clusters, in rows of one cluster; steps for each
+CLEAR, CLEAR_STEPS = (0.05, 0.01), 15  # credits of other clusters, in rows of one cluster; steps for each
 PAUSE, MOST_PAUSE = 4, 32  # steps between roundings: twice as many after one that found nothing
 
 

@@ -24,7 +24,7 @@ from ..protocol.messages import Examine, PriceQuery
 from .cells import Cell, Node
 from .judge import OPEN
 from .search import CellSearch, Judged
-from .session import Session
+from .session import OutOfTime, Session
 from .tree import Cut
 
 MOST_BOXES = 12_000
@@ -43,14 +43,15 @@ class RegionSearch(CellSearch):
         self.survivors: list[tuple[Array, Array]] = []
         self.radius = radius
 
-    def cover(self) -> bool:
-        """Whether so many boxes were enough."""
-        while self.open:
-            self.session.check_time()
-            if len(self.tree) > MOST_BOXES:
-                return False
-            self._round()
-        return True
+    def cover(self) -> None:
+        """After so many boxes, or so much effort, those still open are taken as they are."""
+        try:
+            while self.open and len(self.tree) <= MOST_BOXES:
+                self.session.check_time()
+                self._round()
+        except OutOfTime:
+            pass
+        self.survivors += [(self.tree.lower[box[1]], self.tree.upper[box[1]]) for box in self.open]
 
     def _held(self, lower: Array, upper: Array) -> NDArray[np.bool_]:
         """The shift closes what is far from a centroid; near one, the rows' own curvature cuts better."""
@@ -78,8 +79,7 @@ def find_regions(session: Session, node: Node, root: Cell, tolerance: float) -> 
     assert session.counts is not None
     radius = 2.0 * math.sqrt(max(tau - t, 0.0) / max(float(session.counts.max()), 1e-300))
     search = RegionSearch(session, root, node, tau, max(radius, 1e-12))
-    if not search.cover():
-        return None
+    search.cover()
     groups = _together(search.survivors, session.axes.forward(session.centroids))
     if groups is None:
         return None

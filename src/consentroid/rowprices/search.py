@@ -167,6 +167,7 @@ class CellSearch:
         # f ≤ I at the centre: no box that holds it proves more. If f is not below the target there, sites round so much
         worth, lacks = sums.worth + sums.minorants[:, -1] - judged.bounds, self.target - judged.bounds
         futile = (judged.verdicts == OPEN) & (np.maximum(sums.insides[:, -1] - judged.bounds, worth) <= FUTILE * lacks)
+        futile &= not self.any_set  # then no box may be given up: what is left is the answer
         for b, box in enumerate(batch):
             if futile[b] and np.isfinite(judged.bounds[b]):
                 self.futile += [judged.points[b], 0.5 * (lower[b] + upper[b])]
