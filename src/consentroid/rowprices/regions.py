@@ -60,7 +60,8 @@ class RegionSearch(CellSearch):
 
     def _settle(self, b: int, box: int, judged: Judged, cuts: list[Cut], steepness: float) -> None:
         small = np.max(judged.upper[b] - judged.lower[b]) <= FINE * self.radius
-        if judged.verdicts[b] == OPEN and small and judged.shrunk[b] > STALLED:
+        whole = judged.axes[b] < 0  # no number lies between its sides
+        if judged.verdicts[b] == OPEN and (whole or (small and judged.shrunk[b] > STALLED)):
             self.survivors.append((judged.lower[b].copy(), judged.upper[b].copy()))
             return
         super()._settle(b, box, judged, cuts, steepness)
