@@ -13,7 +13,7 @@ demo: $(VENV)/.compiled
 test: $(VENV)/.installed-test $(VENV)/.compiled-paper
 	$(BIN)/ruff check src tests examples
 	$(BIN)/mypy
-	$(BIN)/pytest -n 3 --dist loadgroup -m "not faults" --cov --cov-report=
+	$(BIN)/pytest -n 2 --dist loadgroup -m "not faults" --cov --cov-report=
 	@echo "Lines covered, without kernels and processes of their own: $$($(BIN)/coverage report --format=total) %"
 
 test-faults: $(VENV)/.installed-test
