@@ -1,4 +1,4 @@
-"""The one name of an array of doubles, and the one squared-distance routine."""
+"""The one name of an array of doubles, the one squared-distance routine, and parts of square matrices."""
 
 from __future__ import annotations
 
@@ -22,3 +22,8 @@ def squared_distances(points: Array, centroids: Array) -> Array:
 def nearest(points: Array, centroids: Array) -> NDArray[np.intp]:
     """Number of the nearest centroid of each row, the first one on ties."""
     return np.asarray(squared_distances(points, centroids).argmin(axis=1))
+
+
+def part(matrix: Array, which: NDArray[np.int64]) -> Array:
+    """Rows and columns of a square matrix: several times as fast as an index of both at once."""
+    return matrix.take(which, 0).take(which, 1)

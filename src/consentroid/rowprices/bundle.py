@@ -14,7 +14,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core.arrays import Array
+from ..core.arrays import Array, squared_distances
 from ..protocol.messages import MovePrices, PriceQuery, PriceReply, StartPrices, Trim
 from .cells import Node
 from .columns import Columns
@@ -254,7 +254,7 @@ class Bundle:
             return 0.0
         assert self.session.centroids is not None
         centroids = self.session.axes.forward(self.session.centroids)
-        return np.asarray(self._credit * ((points[:, None] - centroids) ** 2).sum(axis=2).min(axis=1, initial=np.inf))
+        return np.asarray(self._credit * squared_distances(points, centroids).min(axis=1))
 
     # ------------------------------------------------------------------ columns
 

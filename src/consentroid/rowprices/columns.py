@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core.arrays import Array
+from ..core.arrays import Array, part
 from ..protocol.messages import MakeColumns, PriceQuery
 from .totals import Totals
 
@@ -53,8 +53,3 @@ class Columns:
         kept = np.ones(len(self), np.bool_)
         kept[np.argsort(self.idle, kind="stable")[most:]] = False
         return kept
-
-
-def part(matrix: Array, which: NDArray[np.int64]) -> Array:
-    """Rows and columns of a square matrix: several times as fast as an index of both at once."""
-    return matrix.take(which, 0).take(which, 1)

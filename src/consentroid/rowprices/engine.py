@@ -122,10 +122,10 @@ class Engine:
         try:
             rows = session.n_rows * session.domain.n_features  # limited by effort: runs can be repeated
             with session.within(max(REGION_NUMBERS, REGION_LOOKS * rows)):
-                slack = max(bundle.value - session.enough, 0.0)
-                bundle.stand_clear(session.upper_y - 0.01 * slack)
-                if bundle.value > session.upper_y - 0.01 * slack:
-                    self._search_cells(root, bundle, bundle.least - 0.01 * slack / session.n_clusters)
+                slack = 0.01 * max(bundle.value - session.enough, 0.0)
+                bundle.stand_clear(session.upper_y - slack)
+                if bundle.value > session.upper_y - slack:
+                    self._search_cells(root, bundle, bundle.least - slack / session.n_clusters)
                 self.regions = find_regions(session, root, self.root_cell, 0.0)
         except OutOfTime:
             pass

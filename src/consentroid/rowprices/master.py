@@ -17,8 +17,7 @@ import piqp
 from numpy.typing import NDArray
 from scipy import sparse
 
-from ..core.arrays import Array
-from .columns import part
+from ..core.arrays import Array, part
 from .pivoting import pivot
 
 FEW = 0.4  # share of columns that were used last, below which the master begins with them

@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from threadpoolctl import ThreadpoolController
 
-from ..core.arrays import Array
-from .columns import part
+from ..core.arrays import Array, part
 
 FIRST, MORE = 10, 40  # guesses, before and after steps are kept short
 PATIENCE = 12  # exchanges of all contradictions that leave no fewer of them

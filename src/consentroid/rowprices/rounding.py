@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
-from ..core.arrays import Array
-from .columns import Columns, part
+from ..core.arrays import Array, part
+from .columns import Columns
 from .incumbents import evaluate, lloyd
 from .master import solve_master
 from .session import Session
