@@ -36,6 +36,7 @@ STEPS_BEFORE_BRANCHING = 10  # the same for a node that is branched anyway
 ROUNDINGS_AT_THE_END = 15  # that find nothing, where a tree of cells has taught new columns
 REGION_NUMBERS = 2e7  # rows times features times boxes that the search for regions may look at
 REGION_LOOKS = 30.0  # or so many times all rows, if that is more
+CLEAR_ROWS = 20_000  # up to which prices are moved so that regions become small: with more, nothing costs as much
 TO_PROVE = 0.15  # of the gap that prices leave: what a search for the bound's own sake may lack besides
 BRANCH_WITH = 0.5  # of the gap that the best prices leave: what the bound of a node that is branched may lack besides
 SEARCH_UNTIL, SEARCH_FOR, SEARCH_LATEST = 0.3, 0.2, 0.6  # of the time: for a search of all axes that does not end
@@ -123,7 +124,8 @@ class Engine:
             rows = session.n_rows * session.domain.n_features  # limited by effort: runs can be repeated
             with session.within(max(REGION_NUMBERS, REGION_LOOKS * rows)):
                 slack = 0.01 * max(bundle.value - session.enough, 0.0)
-                bundle.stand_clear(session.upper_y - slack)
+                if session.n_rows <= CLEAR_ROWS:
+                    bundle.stand_clear(session.upper_y - slack)
                 if bundle.value > session.upper_y - slack:
                     self._search_cells(root, bundle, bundle.least - slack / session.n_clusters)
                 self.regions = find_regions(session, root, self.root_cell, 0.0)
