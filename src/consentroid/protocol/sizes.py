@@ -7,6 +7,7 @@ true size and above it by a few bytes.
 from __future__ import annotations
 
 import dataclasses
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -31,8 +32,16 @@ def _size(value: Any) -> int:
     if isinstance(value, tuple):
         return 5 + sum(map(_size, value))
     if dataclasses.is_dataclass(value):
-        return 3 + sum(1 + len(name) + _size(getattr(value, name)) for name in value.__dataclass_fields__)
+        message: Any = type(value)
+        return _headers(message) + sum(1 if part is None else _size(part) for part in vars(value).values())
     return _header(value) if isinstance(value, int) and 0 <= value < 2**32 else 9
+
+
+@cache
+def _headers(message: type) -> int:
+    """Bytes of a message's own header and of the names of its fields."""
+    names: dict[str, object] = vars(message)["__dataclass_fields__"]
+    return 3 + sum(1 + len(name) for name in names)
 
 
 def _header(number: int) -> int:

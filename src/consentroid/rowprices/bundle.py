@@ -26,10 +26,11 @@ SERIOUS = 0.05  # share of the promised increase that makes a step serious
 LONGER, WELL, MOST_TAU = 1.5, 0.5, 2.5  # after a step that kept half of its promise
 SHORTER = 0.95  # steps after one that was not serious
 MUCH_SHORTER, OVERSHOT = 0.7, 1.0
-TRIM_STEPS = 12
+TRIM_STEPS, FEW_TRIM_STEPS = 12, 3  # fewer where they are dear: on many rows, and for regions, which prove nothing more
 NEW_COLUMNS = 15  # and one for each cluster, if there are a hundred rows for it
 MOST_COLUMNS = 400  # and five for each cluster: with far fewer the master forgets what it has learnt
-SCATTERED = 64  # random starts of a step
+SCATTERED = 64  # random starts of a step, and four for each cluster
+MANY, FOR_MANY = 10, 25  # clusters, and starts for each above that at the root: a column missed counts K times
 PROBES = 6  # times as many before a search
 USED = 1e-4  # weight from which a column is used: an interior-point method leaves a little on all of them
 WINDOW, WORTHWHILE = 30, 0.05  # so many steps should close at least this share of what is missing
@@ -60,6 +61,7 @@ class Bundle:
         self._pause = self._next_rounding = PAUSE  # steps between roundings; the step of the next
         self._rounded_at = 0
         self._nothing_new = False  # the last step found no column and raised nothing
+        self._trim_steps = TRIM_STEPS
         self._credit = 0.0  # of columns, for each squared distance to the incumbent's centroids (`stand_clear`)
 
     # ------------------------------------------------------------------ starting
@@ -176,9 +178,9 @@ class Bundle:
         return MUCH_SHORTER if value < self.value - OVERSHOT * promised else SHORTER
 
     def round_thoroughly(self, until: float = np.inf, most: int = ROUNDINGS) -> None:
-        """Roundings until so many have found nothing, or the clock shows `until`."""
+        """Roundings, at least one, until so many have found nothing or the clock shows `until`."""
         tries = most
-        while tries > 0 and self.session.seconds < until:
+        while tries > 0 and (tries == most or self.session.seconds < until):
             tries = most if self._find_incumbents() else tries - 1
 
     def _find_incumbents(self) -> bool:
@@ -230,6 +232,7 @@ class Bundle:
         before = self.centre
         if before != self.node.slot or not self.node.trees:  # a step would overwrite these prices
             return False
+        self._trim_steps = FEW_TRIM_STEPS
         for share in CLEAR:
             self._credit = share * self.session.weight / self.session.n_clusters
             self.go_on(self.total, self.column_prices)
@@ -276,6 +279,7 @@ class Bundle:
     def _scattered(self, centroids: Array) -> Array:
         """Random points about the centroids, as far out as the rows are spread: no row is needed to start anywhere."""
         rng, n = self.session.rng, SCATTERED + 4 * len(centroids)
+        n += 0 if self.node.path else FOR_MANY * max(len(centroids) - MANY, 0)
         around = centroids[rng.integers(len(centroids), size=n)]
         axes = np.linalg.norm(self.spread, axis=0)[::-1] * self.session.axes.coordinates.scale
         return np.asarray(around + rng.normal(size=around.shape) * axes * rng.uniform(0.0, 1.0, size=(n, 1)))
@@ -292,7 +296,7 @@ class Bundle:
         if stride > 1:  # guess on some of the rows where to go, then judge on all of them
             points, _, cells = self._trimmed_lloyd(slot, points, cells, reply, stride)
             reply = None
-        most = TRIM_STEPS if stride == 1 else 3
+        most = self._trim_steps if stride == 1 else FEW_TRIM_STEPS
         points, values, cells = self._trimmed_lloyd(slot, points, cells, reply, 1, most)
         more = min(self.session.n_clusters, self.session.n_rows // 100)
         most = NEW_COLUMNS + more + 2 * len(self.node.cells)

@@ -4,19 +4,21 @@
 
 A column that is used has reduced cost 0, one that is not has none below 0; a cell that is full has a worth v ≤ 0 of
 another column, one that is not has v = 0. From the columns used in the master before, four to six guesses are enough as
-a rule, each of them one Cholesky factorisation. If exchanging all leads nowhere, the last contradiction alone is
-exchanged (Murty's rule; Júdice, Pires 1994). Where columns depend on each other, guesses may go round in circles: then
-the minimum is approached in two steps that are each kept short by ρ/2 Σ Q_cc (z_c − ẑ_c)² (proximal points).
+a rule, and one or two factorisations for all of them (`factor.py`). If exchanging all leads nowhere, the last
+contradiction alone is exchanged (Murty's rule; Júdice, Pires 1994). Where columns depend on each other, guesses may go
+round in circles: then the minimum is approached in two steps that are each kept short by ρ/2 Σ Q_cc (z_c − ẑ_c)²
+(proximal points).
 """
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import LinAlgError, cho_factor, cho_solve
+from scipy.linalg import LinAlgError
 from threadpoolctl import ThreadpoolController
 
-from ..core.arrays import Array, part
+from ..core.arrays import Array
+from .factor import Factor
 
 FIRST, MORE = 10, 40  # guesses, before and after steps are kept short
 PATIENCE = 12  # exchanges of all contradictions that leave no fewer of them
@@ -47,14 +49,18 @@ def _pivot(
     quadratic: Array, linear: Array, cell_of: NDArray[np.int64], counts: Array, used: Marks, most: int
 ) -> Array | None:
     full, fewest, patience = np.ones(len(counts), dtype=bool), len(linear) + len(counts) + 1, PATIENCE
+    factor = Factor(quadratic)
     for _ in range(most):
         full &= np.bincount(cell_of, used, len(counts)) > 0  # a cell without a column has room
-        z, worth = _solve(quadratic, linear, cell_of, counts, used, full)
+        z, worth = _solve(factor, linear, cell_of, counts, used, full)
         if z is None or worth is None:
             return None
         reduced = linear + quadratic @ z - worth[cell_of]
         if not np.isfinite(reduced).all():
             return None
+        if factor.bordered and np.abs(reduced[used]).max(initial=0.0) > COST:
+            factor = Factor(quadratic)  # too much was lost to rounding: factorise again
+            continue
         wrong = np.where(used, z < -WEIGHT, reduced < -COST)
         spare = counts - np.bincount(cell_of, z, len(counts))
         wrong_cells = np.where(full, worth > COST, spare < -WEIGHT)
@@ -75,21 +81,19 @@ def _pivot(
 
 
 def _solve(
-    quadratic: Array, linear: Array, cell_of: NDArray[np.int64], counts: Array, used: Marks, full: Marks
+    factor: Factor, linear: Array, cell_of: NDArray[np.int64], counts: Array, used: Marks, full: Marks
 ) -> tuple[Array | None, Array | None]:
     """z of the columns used, and the worths of full cells, as if nothing else could be."""
-    columns, cells = np.flatnonzero(used), np.flatnonzero(full)
-    z, worth = np.zeros(len(linear)), np.zeros(len(counts))
-    if len(columns) == 0:
-        return z, worth
-    serves = (cell_of[columns, None] == cells).astype(float)
+    cells, worth = np.flatnonzero(full), np.zeros(len(counts))
+    if not used.any():
+        return np.zeros(len(linear)), worth
+    serves = (cell_of[:, None] == cells).astype(float)
     try:
-        factor = cho_factor(part(quadratic, columns), lower=True, overwrite_a=True, check_finite=False)
-        sides = cho_solve(factor, np.column_stack([serves, -linear[columns]]), overwrite_b=True, check_finite=False)
+        sides = factor.solve(used, np.column_stack([serves, -linear]))
         of_cells, of_costs = np.split(sides, [len(cells)], 1)
         if len(cells):
             worth[cells] = np.linalg.solve(serves.T @ of_cells, counts[cells] - serves.T @ of_costs[:, 0])
     except (LinAlgError, np.linalg.LinAlgError, ValueError):
         return None, None
-    z[columns] = of_costs[:, 0] + of_cells @ worth[cells]
+    z = of_costs[:, 0] + of_cells @ worth[cells]
     return (z, worth) if np.isfinite(z).all() else (None, None)

@@ -74,7 +74,9 @@ class Cloud:
 
     def among(self, points: Array) -> Array:
         """Points where ours are."""
-        return np.ascontiguousarray(np.pad(points, ((0, 0), (0, self.y.shape[1] - points.shape[1]))))
+        out = np.zeros((len(points), self.y.shape[1]))
+        out[:, : points.shape[1]] = points
+        return out
 
     def trim(self, points: Array, prices: Array, pool: Pool) -> tuple[Array, Array, Array]:
         """f, weight and offset Σ w (y − m) of the rows with |y − m|² < λ, for each point."""

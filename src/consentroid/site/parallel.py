@@ -17,12 +17,10 @@ Pool = ThreadPoolExecutor | None
 def in_parallel(work: Callable[[int, int], None], n: int, pool: Pool, effort: int) -> None:
     """work(first, last) over 0..n in pieces, side by side where there is a pool and the effort, in numbers looked at,
     is worth the hand-over."""
-    pieces = 1 if pool is None or n < 4 or effort < WORTH_A_THREAD else 4 * N_CORES
-    ends = np.linspace(0, n, min(pieces, n) + 1).astype(int)
-    spans = [(int(a), int(b)) for a, b in pairwise(ends) if b > a]
-    if pool is None or len(spans) < 2:
-        for first, last in spans:
-            work(first, last)
+    if pool is None or n < 4 or effort < WORTH_A_THREAD:
+        if n > 0:
+            work(0, n)
         return
-    for done in [pool.submit(work, first, last) for first, last in spans]:
+    ends = np.linspace(0, n, min(4 * N_CORES, n) + 1).astype(int)
+    for done in [pool.submit(work, int(first), int(last)) for first, last in pairwise(ends)]:
         done.result()
