@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 KERNELS := $(wildcard $(addprefix src/consentroid/,core/compile.py paper/node/_*.py paper/nearest/*.py paper/dual/_*.py \
              site/kernels/*.py rowprices/judge.py verify/*.py))
 
-.PHONY: demo test test-faults docs clean
+.PHONY: demo test test-long test-faults docs clean
 
 demo: $(VENV)/.compiled
 	$(BIN)/consentroid demo --out demo
@@ -15,6 +15,10 @@ test: $(VENV)/.installed-test $(VENV)/.compiled-paper
 	$(BIN)/mypy
 	$(BIN)/pytest -n 2 --dist loadgroup -m "not faults" --cov --cov-report=
 	@echo "Lines covered, without kernels and processes of their own: $$($(BIN)/coverage report --format=total) %"
+
+test-long: $(VENV)/.installed-test $(VENV)/.compiled-paper
+	CONSENTROID_DRAWS=10 $(BIN)/pytest -n 2 --dist loadgroup -m "not faults" \
+	  tests/attacks tests/paper tests/rowprices tests/site tests/transport tests/verify
 
 test-faults: $(VENV)/.installed-test
 	$(BIN)/pytest -m faults

@@ -18,12 +18,13 @@ import pytest
 from consentroid.certificate.document import Certificate, fingerprint_of, price_digest
 from consentroid.core.errors import CertificateInvalid, InvalidInput
 from consentroid.verify import verify
+from draws import draws
 from reference_prover import without_claims
 from small_problems import Small, tight_problem
 
 EXTREMES = (0.0, -0.0, 5e-324, -5e-324, 1e-300, 1.0, -1.0, 1e30, -1e30, 1e149, -1e149, 1e299, -1e299, 1e308, -1e308)
 FACTORS = (-1.0, 2.0, 0.5, 1.0 + 1e-6, 1.0 - 1e-6, 1.0 + 1e-3, 1e3, 1e-3)
-TRIES = 3000
+TRIES = draws(2000)
 
 
 def numbers_of(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:

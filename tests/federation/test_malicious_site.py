@@ -42,7 +42,7 @@ def federation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 def test_a_malicious_site_gets_nothing(federation: Running, tmp_path: Path) -> None:
     loot = federation.root / "loot.json"
     arguments = federation.arguments(
-        RunSettings(3, gap=1e-3, secure=False), limits={"silence": 20.0, "call": 5.0, "pace": 0.2}
+        RunSettings(3, gap=1e-3, secure=False), limits={"silence": 20.0, "call": 5.0, "pace": 0.06}
     )
     with federation.administrator() as administrator:
         administrator.wait_for_nodes(NODES)

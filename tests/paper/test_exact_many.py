@@ -16,6 +16,8 @@ from consentroid.protocol.messages import Query, Reply, Solve
 from oracle import optimum
 from test_exact_truth import check
 
+N_BOXES = 20
+
 
 def random_boxes(rng: np.random.Generator, points: np.ndarray, n_boxes: int, n_clusters: int) -> np.ndarray:
     low, high = points.min(axis=0), points.max(axis=0)
@@ -28,12 +30,12 @@ def random_boxes(rng: np.random.Generator, points: np.ndarray, n_boxes: int, n_c
 def test_every_box_of_a_batch_is_told_the_truth(rule: str) -> None:
     rng = np.random.default_rng(11)
     points, weights = rng.uniform(-1, 1, (4, 2)), rng.choice([0.5, 1.0, 2.0], 4)
-    boxes, prices = random_boxes(rng, points, 40, 2), rng.normal(size=(40, 2, 2))
+    boxes, prices = random_boxes(rng, points, N_BOXES, 2), rng.normal(size=(N_BOXES, 2, 2))
     symmetry = Symmetry(rule, None if rule == "none" else rng.uniform(-1, 1, (2, 2)))  # type: ignore[arg-type]
     solver = ExactSolver()
     for budget in (Budget(), Budget(search_nodes=1), Budget(seconds=0.0)):
         batch = solver.solve_many(points, weights, prices, boxes, symmetry, budget)
-        for b in range(40):
+        for b in range(N_BOXES):
             problem = NodeProblem(points, weights, prices[b], boxes[b], symmetry)
             alone = solver.solve(problem, budget)
             told = replace(

@@ -10,6 +10,7 @@ from consentroid.core.symmetry import Symmetry
 from consentroid.paper.node._kernels import order_excludes
 from consentroid.paper.node.base import Budget, NodeProblem, Status
 from consentroid.paper.node.exact import ExactSolver
+from draws import draws
 
 
 def random_problem(rng: np.random.Generator) -> NodeProblem:
@@ -57,11 +58,14 @@ def test_every_small_problem_is_decided(seed: int) -> None:
     assert infeasible > 0
 
 
+pytestmark = pytest.mark.xdist_group("rule")  # the search for such problems takes longer than the tests
+
+
 @pytest.fixture(scope="module")
 def excluded_together() -> list[NodeProblem]:
     """Problems of which each pair of clusters could obey the rule, and all three cannot: some in ten thousand."""
     rng, found = np.random.default_rng(1), []
-    while len(found) < 15:
+    while len(found) < draws(6):
         problem = random_problem(rng)
         same = not np.ptp(problem.boxes, axis=1).any()  # boxes that are all the same exclude nothing
         if problem.n_clusters < 3 or same or order_excludes(problem.symmetry.references, *problem.boxes):

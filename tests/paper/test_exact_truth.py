@@ -10,6 +10,7 @@ import pytest
 from consentroid.core.symmetry import Symmetry
 from consentroid.paper.node.base import Budget, NodeProblem, NodeSolution, Status
 from consentroid.paper.node.exact import ExactSolver
+from draws import draws
 from oracle import exact_slacks, exact_value, optimum
 
 REGIMES = ("auto", "assignments", "boxes")
@@ -63,7 +64,7 @@ def relative_gap(problem: NodeProblem, solution: NodeSolution) -> float:
     return (solution.value - solution.bound) / size
 
 
-@pytest.mark.parametrize(("rule", "n_problems"), [("none", 700), ("order", 150)])
+@pytest.mark.parametrize(("rule", "n_problems"), [("none", draws(300)), ("order", draws(60))])
 @pytest.mark.parametrize("seed", [0, 1])
 def test_bound_and_value_enclose_the_exact_optimum(rule: str, n_problems: int, seed: int) -> None:
     rng = np.random.default_rng([seed, n_problems])

@@ -21,6 +21,7 @@ from priced_nodes import Prices
 from row_problems import KINDS, Solved, solved
 
 SEEDS = range(8 * len(KINDS))
+pytestmark = pytest.mark.xdist_group("solved")  # with `test_truth.py`, whose problems these are
 
 
 @pytest.mark.parametrize("block", range(8))

@@ -8,10 +8,13 @@ import numpy as np
 import pytest
 
 from consentroid.core.result import FitResult, StopReason
+from draws import draws
 from oracle import clustering_optimum, exact
 from row_problems import KINDS, RowProblem, row_problem, solved
 
-N_PROBLEMS = 14 * len(KINDS)
+N_BLOCKS = draws(12)
+N_PROBLEMS = N_BLOCKS * len(KINDS)
+pytestmark = pytest.mark.xdist_group("solved")  # one worker solves them, for other tests, too
 BEYOND_DOUBLES = ("far", "mixed weights", "scale")  # where rounding may leave a gap: 1e20 beside 1, 1e-150
 
 
@@ -33,7 +36,7 @@ def assert_true(problem: RowProblem, result: FitResult, seed: int) -> None:
         assert upper * (1 - Fraction(result.gap_asked) - Fraction(1, 10**12)) <= problem.optimum
 
 
-@pytest.mark.parametrize("block", range(14))
+@pytest.mark.parametrize("block", range(N_BLOCKS))
 def test_bounds_enclose_the_optimum(block: int) -> None:
     for seed in range(block * len(KINDS), (block + 1) * len(KINDS)):
         one = solved(seed)

@@ -13,6 +13,7 @@ from consentroid.core.search import MULTIPLES, SHIFT
 from consentroid.protocol.messages import Claim, Coordinates, Examine
 from consentroid.site.guard import Guard
 from consentroid.site.prices import PricedRows
+from draws import draws
 from oracle import exact
 
 NO_CUTS = (np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0), np.empty(0))
@@ -163,7 +164,7 @@ def assert_examined(rng, site: Site, lower, upper, held, steepness, sums) -> Non
 def test_every_sum_of_a_box_is_true(least: int, masked: bool) -> None:
     rng = np.random.default_rng(least)
     kinds = set()
-    for _ in range(90):
+    for _ in range(draws(50)):
         site = random_site(rng, least, masked)
         lower, upper = random_box(rng, site)
         if rng.random() < 0.5:
@@ -180,7 +181,7 @@ def test_every_sum_of_a_box_is_true(least: int, masked: bool) -> None:
 @pytest.mark.parametrize(("least", "masked"), [(1, False), (4, False), (4, True)])
 def test_claims_for_the_certificate_are_true(least: int, masked: bool) -> None:
     rng = np.random.default_rng(100 + least)
-    for _ in range(80):
+    for _ in range(draws(50)):
         site = random_site(rng, least, masked)
         boxes = [random_box(rng, site) for _ in range(2)]
         lower, upper = (np.array(side) for side in zip(*boxes))
