@@ -24,7 +24,6 @@ from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import linear_sum_assignment
 
 from .arrays import Array, squared_distances
 from .errors import InvalidInput
@@ -83,6 +82,8 @@ class Symmetry:
 
 def alignment(centroids: Array, references: Array) -> NDArray[np.intp]:
     """The permutation of the centroids that minimises Σ_k ‖m_k − r_k‖²."""
+    from scipy.optimize import linear_sum_assignment  # here, since no site needs it and it takes a third of a second
+
     return np.asarray(linear_sum_assignment(squared_distances(references, centroids))[1])
 
 

@@ -25,7 +25,7 @@ from .process import Member
 NAMES = ("berlin", "lyon", "turin")
 VICTIM = "lyon"
 KILL_AFTER_ROUND = 30
-LIMITS = {"silence": 4.0, "call": 4.0, "pace": 0.04}
+LIMITS = {"silence": 4.0, "call": 4.0, "pace": 0.02}
 
 
 def federated_demo(out: Path, console: Console) -> None:

@@ -21,7 +21,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import linprog
 
 from ..core.arrays import Array
 from ..core.symmetry import Symmetry, align
@@ -270,6 +269,8 @@ def box_is_empty(boxes: Array, symmetry: Symmetry) -> bool:
         return False
     matrix = np.array(rows)
     size = np.abs(matrix).sum(axis=1)
+    from scipy.optimize import linprog  # here, since no site needs it and it takes a third of a second
+
     # the largest common slack t of  n·(m_i − m_j) ≥ t ‖n‖₁
     result = linprog(
         np.r_[np.zeros(k * d), -1.0],
