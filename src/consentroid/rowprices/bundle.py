@@ -35,6 +35,7 @@ PROBES = 6  # times as many before a search
 USED = 1e-4  # weight from which a column is used: an interior-point method leaves a little on all of them
 WINDOW, WORTHWHILE = 30, 0.05  # so many steps should close at least this share of what is missing
 STALE = 2  # times that they did not, before the root's prices count as optimal; others' once
+PATIENT, PER_STALE = 40, 4  # clusters, and for so many more the root waits once more: it would have as many children
 PATIENCE = 4  # steps that promise nothing before the prices count as optimal
 ROUNDINGS = 3  # that find nothing, before a search or a branch
 CLEAR, CLEAR_STEPS = (0.05, 0.01), 15  # credits of other clusters, in rows of one cluster; steps for each
@@ -105,6 +106,7 @@ class Bundle:
         """Steps until the value reaches the goal, the prices are as good as they get, the clock shows `until`, or
         there were `most` of them."""
         idle, stale, since, last = 0, 0, self.steps, self.steps + most
+        patience = 1 if self.node.path else STALE + max(self.session.n_clusters - PATIENT, 0) // PER_STALE
         before_that = top = self.value
         while self.value < goal and not self.optimal and self.steps < last and self.session.seconds < until:
             self.session.check_time()
@@ -117,7 +119,7 @@ class Bundle:
             if self.steps - since >= WINDOW:  # many steps that hardly help: columns come and go, the value stays
                 stale = stale + 1 if top - before_that < WORTHWHILE * (goal - top) else 0
                 since, before_that, top = self.steps, top, -np.inf
-            self.optimal = idle >= PATIENCE or stale >= (1 if self.node.path else STALE)
+            self.optimal = idle >= PATIENCE or stale >= patience
             self.session.note()
         if self.value < goal and self.steps > self._rounded_at + PAUSE and not self.node.path and not self._credit:
             self.round_thoroughly(until)  # the prices are as good as they get: is the incumbent?
