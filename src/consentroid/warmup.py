@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import tempfile
 from collections.abc import Callable
@@ -40,21 +41,28 @@ def prepare_checker() -> None:
 
 
 def prepare_paper() -> None:
-    """The paper's node solvers: few and many rows, one feature, all symmetry rules."""
+    """The paper's node solver: few and many rows, one feature; a run."""
     boxes = Domain(ROWS.min(axis=0), ROWS.max(axis=0)).boxes(2)
     worker = PaperWorker(NodeData.checked("preparation", ROWS))
     for rule, references in (("none", None), ("order", ROWS[[0, 3]])):
         solve = Solve(boxes[None], np.ones((1, 2, 2)))
         worker.answer(Query(1, rule=rule, references=references, solve=solve))  # type: ignore[arg-type]
-    for regime, rule, n_features in (("boxes", "order", 2), ("auto", "nearest", 2), ("auto", "none", 1)):
-        rows = np.ascontiguousarray(ROWS[:, :n_features])
-        symmetry = Symmetry(rule, None if rule == "none" else rows[[0, 3]])  # type: ignore[arg-type]
-        price = np.full((2, n_features), 0.1 if n_features > 1 else 0.0)
-        problem = NodeProblem(rows, np.ones(len(rows)), price, boxes[:, :, :n_features], symmetry)
-        solver = NearestSolver() if rule == "nearest" else ExactSolver(regime)  # type: ignore[arg-type]
-        solver.solve(problem, Budget())
+    ExactSolver("boxes").solve(_problem(Symmetry("order", ROWS[[0, 3]]), 2), Budget())
+    ExactSolver("auto").solve(_problem(Symmetry("none"), 1), Budget())
     random = np.random.default_rng(0)
     fit({"a": random.normal(size=(6, 2)), "b": random.normal(size=(6, 2))}, 3, method="proximal", time_limit=None)
+
+
+def prepare_nearest() -> None:
+    """The solver of the paper's own rule, whose kernels take as long as all the others."""
+    NearestSolver().solve(_problem(Symmetry("nearest", ROWS[[0, 3]]), 2), Budget())
+
+
+def _problem(symmetry: Symmetry, n_features: int) -> NodeProblem:
+    rows = np.ascontiguousarray(ROWS[:, :n_features])
+    boxes = Domain(rows.min(axis=0), rows.max(axis=0)).boxes(2)
+    price = np.full((2, n_features), 0.1 if n_features > 1 else 0.0)
+    return NodeProblem(rows, np.ones(len(rows)), price, boxes, symmetry)
 
 
 def prepare_all_proofs() -> None:
@@ -70,8 +78,8 @@ def main(paper: bool = False) -> None:
     """Proof and checker; the paper's methods, whose kernels take ten times as long, only where they are asked for."""
     takes = "some minutes" if paper else "some twenty seconds"
     print(f"Compiling the kernels; this happens once on a machine and takes {takes}.", flush=True)
-    parts = (prepare_paper, prepare_all_proofs) if paper else (prepare_all_proofs,)
-    with ProcessPoolExecutor(len(parts), mp_context=get_context("spawn")) as pool:
+    parts = (prepare_paper, prepare_nearest, prepare_all_proofs) if paper else (prepare_all_proofs,)
+    with ProcessPoolExecutor(min(len(parts), os.cpu_count() or 1), mp_context=get_context("spawn")) as pool:
         list(pool.map(_do, parts))
 
 

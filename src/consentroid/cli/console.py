@@ -26,7 +26,7 @@ def compile_first(paper: bool = False) -> None:
     """Have the kernels ready before the clock of a run starts; told if it takes long, as it does once on a machine."""
     from threading import Timer
 
-    from ..warmup import prepare_paper, prepare_solver
+    from ..warmup import prepare_nearest, prepare_paper, prepare_solver
 
     takes = "some minutes" if paper else "some twenty seconds"
     said = f"Compiling the kernels; this happens once on a machine and takes {takes}."
@@ -36,6 +36,7 @@ def compile_first(paper: bool = False) -> None:
         prepare_solver()
         if paper:
             prepare_paper()
+            prepare_nearest()
     finally:
         timer.cancel()
 
