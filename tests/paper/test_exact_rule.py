@@ -12,6 +12,8 @@ from consentroid.paper.node.base import Budget, NodeProblem, Status
 from consentroid.paper.node.exact import ExactSolver
 from draws import draws
 
+pytestmark = pytest.mark.xdist_group("rule")  # the search for such problems takes longer than the tests
+
 
 def random_problem(rng: np.random.Generator) -> NodeProblem:
     """Strong prices empty clusters and push centroids onto rule and box at once, where multipliers are hardest."""
@@ -56,9 +58,6 @@ def test_every_small_problem_is_decided(seed: int) -> None:
             assert solution.status is Status.OPTIMAL
             assert largest_slack(problem) > -1e-9
     assert infeasible > 0
-
-
-pytestmark = pytest.mark.xdist_group("rule")  # the search for such problems takes longer than the tests
 
 
 @pytest.fixture(scope="module")
