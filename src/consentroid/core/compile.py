@@ -11,7 +11,8 @@ Two things of numba that it does not promise are used; without either, all resul
 - the option `_nrt` (reference counts of arrays). A kernel that makes no arrays needs none, and counting them would take
   a third of the time of one that runs at every search node. A called kernel inherits the option from its first caller,
   so it is written out everywhere. Gone: all kernels count references.
-- the event of a compilation, at which vectorising of loops is turned off for our kernels. Gone: numba's own choice.
+- the event of a compilation, at which vectorising of loops is turned off for our kernels but those that are written for
+  it. Gone: numba's own choice.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from numba import njit
 
 PACKAGE = __package__.rpartition(".")[0]
 OURS = tuple(f"{PACKAGE}.{room}." for room in ("paper.node", "paper.nearest", "site.kernels", "rowprices", "verify"))
+WIDE = (f"{PACKAGE}.site.kernels.cuts",)  # many sums side by side, which grow at once
 
 
 def _counting(references: bool) -> dict[str, bool]:
@@ -65,8 +67,9 @@ def _keep_short_loops() -> None:
         def on_start(self, event: Any) -> None:
             before.append(settings.LOOP_VECTORIZE)
             function = getattr(event.data.get("dispatcher"), "py_func", None)
-            if (getattr(function, "__module__", None) or "").startswith(OURS):
-                settings.LOOP_VECTORIZE = 0
+            module = getattr(function, "__module__", None) or ""
+            if module.startswith(OURS):
+                settings.LOOP_VECTORIZE = before[0] if module in WIDE else 0  # one compilation can begin within another
 
         def on_end(self, event: Any) -> None:
             settings.LOOP_VECTORIZE = before.pop()

@@ -86,17 +86,20 @@ def minorant(y, w, lam, centre, half, theta, kept, left, sums, out):
     small = (4 * n_features + 16) * EPS
     weight, constant, magnitude = sums[WEIGHT], sums[CONSTANT], 0.0
     active = 0
+    bend, unbend, pull = np.empty(n_features), np.empty(n_features), np.empty(n_features)
     for d in range(n_features):
         out[1 + d] = sums[OFFSET + d]
+        bend[d], pull[d] = 1.0 - 2.0 * theta[d], 1.0 - theta[d]
+        unbend[d] = 1.0 / bend[d]  # 32 or 1: nothing is lost by multiplying with it
     for r in range(left):
         j = kept[r]
         at, size, rise, least = 0.0, lam[j], 0.0, 0.0
         for d in range(n_features):
             u = abs(y[j, d] - centre[d])
-            q, b = 1.0 - 2.0 * theta[d], (1.0 - theta[d]) * u
+            q, b = bend[d], pull[d] * u
             at += u * u
             rise += half[d] * (q * half[d] + 2.0 * b)
-            x = min(b / q, half[d])
+            x = min(b * unbend[d], half[d])
             least += x * (q * x - 2.0 * b)
         size += at + rise
         at -= lam[j]
@@ -139,6 +142,7 @@ def describe_groups(left, active, sums, out):
 def split_scores(y, w, lam, lo, hi, kept, left, a, out):
     """For each coordinate, how much of the undecided rows' doubt its width causes."""
     n_features = len(lo)
+    ranges = np.empty(n_features)
     for d in range(n_features):
         out[d] = 0.0
     for r in range(left):
@@ -146,14 +150,15 @@ def split_scores(y, w, lam, lo, hi, kept, left, a, out):
         most = 0.0
         for d in range(n_features):
             below, above = lo[d] - y[j, d], y[j, d] - hi[d]
-            most += max(below * below, above * above)
+            outside, far = max(max(below, above), 0.0), max(below * below, above * above)
+            most += far
+            ranges[d] = far - outside * outside
         if most <= a[r]:
             continue
         t = min(max((lam[j] - a[r]) / (most - a[r]), 0.0), 1.0)
+        doubt = w[j] * t * (1.0 - t)
         for d in range(n_features):
-            below, above = lo[d] - y[j, d], y[j, d] - hi[d]
-            outside = max(max(below, above), 0.0)
-            out[d] += w[j] * t * (1.0 - t) * (max(below * below, above * above) - outside * outside)
+            out[d] += doubt * ranges[d]
 
 
 @kernel

@@ -28,58 +28,43 @@ def cut_sum(y, w, lam, axis, side, at, mu, centre, kept, left, a, sums):
 
 @kernel
 def cut_grid(y, w, lam, lo, hi, centre, steepness, multiples, kept, left, a, sums, out):
-    """γ for both sides, the thresholds edge, centre, opposite edge, and all μ (ascending) of every coordinate, rounded
-    up.
+    """γ for both sides, the thresholds edge, centre, opposite edge, and all μ of every coordinate, rounded up.
 
-    With u = y − centre a row counts max(0, ±u ∓ (T − centre) + μ gain). Where it counts at all thresholds it does so
-    for all larger μ, as a linear function: three sums. Only what lies between is looked at closely."""
+    With u = y − centre a row counts max(0, ±(u + centre − T) + μ gain). All of a coordinate's sums lie side by side and
+    grow at once, several in one instruction: most of a search is spent here."""
     n_features, n_mu = len(centre), len(multiples)
-    mu, linear = np.empty(n_mu), np.empty((2, n_mu, 3))
-    for d in range(n_features):
-        width, middle = hi[d] - lo[d], centre[d]
-        half = max(hi[d] - middle, middle - lo[d]) * (1.0 + 2.0 * EPS)
-        for k in range(n_mu):
-            mu[k] = multiples[k] * width * steepness
-        grids = out[d]
-        grids[:] = 0.0
-        linear[:] = 0.0
-        weight, reaches, owed = 0.0, 0.0, 0.0
-        for r in range(left):
-            j = kept[r]
-            u, gain, mass = y[j, d] - middle, lam[j] - a[r], w[j]
-            weight += mass
-            reaches += mass * abs(u)
-            owed += mass * abs(gain)
-            for side in range(2):
-                x = u if side == 0 else -u
-                for k in range(n_mu):
-                    v = x + mu[k] * gain
-                    if v >= half and gain >= 0.0:  # a row that pays nothing (`keep_all`) may count for less
-                        linear[side, k, 0] += mass
-                        linear[side, k, 1] += mass * x
-                        linear[side, k, 2] += mass * gain
-                        break
-                    if v > 0.0:
-                        grids[side, 1, k] += mass * v
-                    if v > -half:
-                        below = v + (middle - lo[d] if side == 0 else hi[d] - middle)
-                        above = v + (middle - hi[d] if side == 0 else lo[d] - middle)
-                        if below > 0.0:
-                            grids[side, 0, k] += mass * below
-                        if above > 0.0:
-                            grids[side, 2, k] += mass * above
-        reaches = 3.0 * reaches + 2.0 * weight * width
-        around = abs(sums[OFFSET + d]) + sums[WEIGHT] * width
-        margin = in_margin(sums, n_features) * (sums[ROOTS] + sums[WEIGHT] * width)
-        margin += (left + 32.0) * 8.0 * EPS * (reaches + mu[n_mu - 1] * owed + around) + TINY
-        for side in range(2):
-            sign = 1.0 if side == 0 else -1.0
-            rows, offset, paying = sums[WEIGHT], sign * sums[OFFSET + d], 0.0
+    n = 6 * n_mu
+    sign, shift, mu = np.empty(n), np.empty((n_features, n)), np.empty((n_features, n))
+    for side in range(2):
+        for i in range(3):
             for k in range(n_mu):
-                rows += linear[side, k, 0]
-                offset += linear[side, k, 1]
-                paying += linear[side, k, 2]
-                for i in range(3):
+                at = (3 * side + i) * n_mu + k
+                sign[at] = 1.0 if side == 0 else -1.0
+                for d in range(n_features):
                     edge = lo[d] if (i == 0) == (side == 0) else hi[d]
-                    shift = 0.0 if i == 1 else sign * (middle - edge)
-                    grids[side, i, k] += offset + rows * shift + mu[k] * paying + margin
+                    shift[d, at] = 0.0 if i == 1 else sign[at] * (centre[d] - edge)
+                    mu[d, at] = multiples[k] * (hi[d] - lo[d]) * steepness
+    counted, reaches = np.zeros((n_features, n)), np.zeros(n_features)
+    weight, owed = 0.0, 0.0
+    for r in range(left):
+        j = kept[r]
+        gain, mass = lam[j] - a[r], w[j]
+        weight += mass
+        owed += mass * abs(gain)
+        for d in range(n_features):
+            u = y[j, d] - centre[d]
+            reaches[d] += mass * abs(u)
+            for at in range(n):
+                counted[d, at] += mass * max(0.0, sign[at] * u + shift[d, at] + mu[d, at] * gain)
+    for d in range(n_features):
+        width = hi[d] - lo[d]
+        around = abs(sums[OFFSET + d]) + sums[WEIGHT] * width
+        size = 3.0 * reaches[d] + 2.0 * weight * width + mu[d, n - 1] * owed + around
+        margin = in_margin(sums, n_features) * (sums[ROOTS] + sums[WEIGHT] * width)
+        margin += (left + 32.0) * 8.0 * EPS * size + TINY
+        for side in range(2):
+            for i in range(3):
+                for k in range(n_mu):
+                    at = (3 * side + i) * n_mu + k
+                    decided = sign[at] * sums[OFFSET + d] + sums[WEIGHT] * shift[d, at]
+                    out[d, side, i, k] = counted[d, at] + decided + margin
