@@ -269,9 +269,9 @@ def test_a_page_gets_new_tables_between_its_marks() -> None:
 
 
 def test_large_problems_are_as_large_as_their_names() -> None:
-    names = [name for name, *_ in profile.large_cases()]
-    assert names[0] == "1,000,000×2 K=5, spread 0.3"
-    _, read, k, _ = profile.large_cases()[3]
+    cases = {name: (read, k) for name, read, k, _ in profile.large_cases()}
+    assert "1,000,000×2 K=5, spread 0.3" in cases
+    read, k = cases["2,000×8 K=4, spread 1"]
     assert k == 4
     assert sum(len(rows) for rows in read().values()) == 2_000
 

@@ -1,4 +1,4 @@
-"""`consentroid bench profile`: ten typical problems, or five large and hard ones, and where their time goes."""
+"""`consentroid bench profile`: ten typical problems, or six large and hard ones, and where their time goes."""
 
 from __future__ import annotations
 
@@ -44,6 +44,7 @@ def large_cases() -> list[Case]:
         (1_000_000, 2, 5, 0.3),
         (200_000, 8, 4, 0.5),
         (100_000, 5, 6, 0.5),
+        (58_000, 9, 7, 0.3),  # the size of Shuttle
         (2_000, 8, 4, 1.0),
         (100_000, 10, 5, 1.0),
     )

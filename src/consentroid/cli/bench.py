@@ -167,7 +167,7 @@ def profile(
     plots: PlotsOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Ten typical problems, or five large ones: seconds in each phase.
+    """Ten typical problems, or six large ones: seconds in each phase.
 
     Example: consentroid bench profile --data DIR --plots plots
     """
