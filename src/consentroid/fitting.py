@@ -22,6 +22,7 @@ from .paper.settings import PaperSettings
 from .paper.worker import PaperWorker
 from .protocol.messages import Evaluate, PriceQuery
 from .protocol.transport import Transport
+from .rowprices.allowance import Allowance
 from .rowprices.attempts import Attempts
 from .rowprices.proof import certify_tree, with_incumbent
 from .rowprices.session import OnStep, Session
@@ -158,6 +159,7 @@ def _row_prices(
 ) -> FitResult:
     totals = Totals(channel.ask_prices)
     session = Session(totals, domain, n_clusters, max(gap, LEAST_GAP), seconds, np.random.default_rng(seed), on_step)
+    session.allowance = Allowance(channel.allowed, lambda: channel.asked)
     session.n_rows = sum(description.n_points for description in channel.described)
     session.n_sites = len(channel.described)
     features = next((d.features for d in channel.described if d.features), ())

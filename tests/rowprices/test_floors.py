@@ -173,16 +173,6 @@ def test_interrupted_certificates_are_finished(nth: int, monkeypatch: pytest.Mon
     assert verify(result.certificate, sites, prices_in(tmp_path, sites)).verified
 
 
-@pytest.mark.usefixtures("impatient")
-def test_it_does_not_climb_where_sites_may_refuse_more_questions(monkeypatch: pytest.MonkeyPatch) -> None:
-    sites = sites_of(blurred(1), 2)
-    climbed = fit(sites, 3, gap=1e-3, time_limit=60.0)
-    monkeypatch.setattr("consentroid.rowprices.attempts.MOST_EXCHANGES", climbed.rounds // 2)
-    asked_less = fit(sites, 3, gap=1e-3, time_limit=60.0)
-    assert asked_less.rounds < climbed.rounds // 2 + 40
-    assert 0.0 < asked_less.lower_bound < climbed.lower_bound
-
-
 def test_losses_fall_to_what_is_asked_and_are_the_bounds_shortfall() -> None:
     rng = np.random.default_rng(0)
     scatters = np.sort(rng.uniform(0.0, 10.0, 8))[::-1]

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from consentroid.core.errors import ConsentroidError, InvalidInput, NodeRefused
+from consentroid.protocol.effort import effort_of
 from consentroid.protocol.messages import (
     Describe,
     Evaluate,
@@ -23,7 +24,7 @@ from consentroid.protocol.messages import (
     StartPrices,
     Trim,
 )
-from consentroid.site.policy import POLICY_FILE, Earlier, Meter, Policy, size_of
+from consentroid.site.policy import POLICY_FILE, Earlier, Meter, Policy
 
 SIDES = (np.zeros(2), np.ones(2))
 DESCRIBE = Describe(3, *SIDES, features=("x", "y"))
@@ -174,5 +175,5 @@ def test_the_operator_reads_every_rule() -> None:
 
 def test_sizes_count_what_is_asked() -> None:
     both = PriceQuery(1, trim=points(4).trim, examine=boxes(6).examine, evaluate=Evaluate(np.zeros((2, 3, 2))))
-    size = size_of(both)
+    size = effort_of(both)
     assert (size.kind, size.n_clusters, size.boxes, size.points) == ("trim+examine+evaluate", 3, 6, 10)

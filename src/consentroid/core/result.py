@@ -15,6 +15,7 @@ class StopReason(StrEnum):
     TIME_LIMIT = "time_limit"
     MAX_ROUNDS = "max_rounds"
     INTERRUPTED = "interrupted"
+    POLICY = "policy"  # sites answer no more in one run
     EXHAUSTED = "exhausted"  # nothing that the engine can still do raises the bound
     RESIDUAL = "residual"  # the paper: the nodes agree
     DUAL_OPTIMAL = "dual_optimal"  # the paper: no prices give a better bound

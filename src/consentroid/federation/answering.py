@@ -13,9 +13,20 @@ from ..core.arrays import Array
 from ..core.errors import MalformedMessage, NodeRefused, SolverUnavailable
 from ..data.preprocessing import Recipe
 from ..protocol import codec
-from ..protocol.messages import Coordinates, Describe, Failure, PriceQuery, PriceReply, Query, Request, Response
+from ..protocol.effort import Effort, effort_of
+from ..protocol.messages import (
+    Coordinates,
+    Describe,
+    Description,
+    Failure,
+    PriceQuery,
+    PriceReply,
+    Query,
+    Request,
+    Response,
+)
 from ..site.masks import Hello, SiteMasks
-from ..site.policy import Meter, Policy, Size, refusal, size_of
+from ..site.policy import Meter, Policy, refusal
 from ..site.worker import SiteWorker
 from ..transport.metered import encoded
 from .approval import Approvals, Asked
@@ -49,13 +60,13 @@ class Answering:
     _coordinates: Coordinates | None = None  # of the run, as this job was told them
 
     def __call__(self, question: Question) -> bytes:
-        started, size, outcome = time.time(), Size(question.kind), ANSWERED
+        started, size, outcome = time.time(), Effort(question.kind), ANSWERED
         round = -1
         try:
             if question.kind == REQUEST:
                 request = within_limits(codec.decode_request(question.content))
                 round = getattr(request, "round", -1)
-                size = size_of(request)
+                size = effort_of(request)
                 self._admit(question, request, size)
                 data = self._answer(question, request)
             elif question.kind == VERIFY:
@@ -70,7 +81,7 @@ class Answering:
         self._note(question, size, started, outcome)
         return data
 
-    def _admit(self, question: Question, request: Request, size: Size) -> None:
+    def _admit(self, question: Question, request: Request, size: Effort) -> None:
         self._metered(question).admit(request, question.n_sites, masked=self._masked)
         described = request if isinstance(request, Describe) else None
         self._approve(
@@ -106,6 +117,8 @@ class Answering:
 
     def _answer(self, question: Question, request: Request) -> bytes:
         response = self._open(question.run).answer(request)
+        if isinstance(response, Description):
+            response = replace(response, allowed=self._metered(question).left())
         self._keep(question.run, request, response)
         if self.masks is not None and self.masks.ready and isinstance(response, PriceReply):
             assert isinstance(request, PriceQuery)
@@ -196,7 +209,7 @@ class Answering:
             self._meter = Meter(self.policy, self.book.earlier(question.run))
         return self._meter
 
-    def _note(self, question: Question, size: Size, started: float, outcome: str) -> None:
+    def _note(self, question: Question, size: Effort, started: float, outcome: str) -> None:
         self.book.add(
             Entry(
                 time=started,

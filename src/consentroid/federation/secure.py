@@ -251,6 +251,7 @@ def merged(parts: Sequence[Description], n_clusters: int) -> Description:
     check_descriptions(list(parts))
     lower = [part.lower for part in parts if part.lower is not None]
     upper = [part.upper for part in parts if part.upper is not None]
+    allowed = [part.allowed for part in parts if part.allowed is not None]
     return Description(
         node=ALL,
         n_points=sum(part.n_points for part in parts),
@@ -260,6 +261,7 @@ def merged(parts: Sequence[Description], n_clusters: int) -> Description:
         features=next((part.features for part in parts if part.features), ()),
         lower=np.min(lower, axis=0) if len(lower) == len(parts) else None,
         upper=np.max(upper, axis=0) if len(upper) == len(parts) else None,
+        allowed=np.min(allowed, axis=0) if allowed else None,
     )
 
 

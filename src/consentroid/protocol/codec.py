@@ -49,6 +49,7 @@ SHAPES: dict[str, tuple[str | int, ...]] = {
     "Query.references": ("K", "D"),
     "Description.lower": ("D",),
     "Description.upper": ("D",),
+    "Description.allowed": (3,),
     "Solved.bounds": ("B",),
     "Solved.values": ("B",),
     "Solved.centroids": ("B", "K", "D"),

@@ -67,6 +67,7 @@ class Description:
     features: tuple[str, ...] = ()
     lower: Array | None = None  # only if no domain was given
     upper: Array | None = None
+    allowed: Array | None = None  # (3,) questions, boxes and points that the site still answers in this run; None: any
 
 
 @dataclass(frozen=True)

@@ -98,6 +98,8 @@ class ReplyChecker:
             raise Contradiction("reported no extremes although no domain was agreed")
         if len(lower) != d.n_features or np.any(lower > upper):
             raise Contradiction("reported extremes that do not enclose a row")
+        if d.allowed is not None and not np.all(d.allowed >= 0.0):
+            raise Contradiction("allows less than nothing")
         self._weight, self._extent = d.weight, (lower, upper)
 
     def check(self, query: Query, reply: Reply) -> None:

@@ -24,7 +24,6 @@ from .session import OutOfTime, Session
 
 Certify = Callable[[Node, Cell], Certificate]
 WORTH = 1e-6  # of the cost: a bound that is better by less is not certified anew
-MOST_EXCHANGES = 4000  # of a run, after which no more is tried: sites answer 5,000 unless their policy says otherwise
 PRICES_SHARE = 0.4  # of what is left of the time, for the prices of an attempt
 
 
@@ -44,11 +43,10 @@ class Attempts:
         try:
             if root is not None and session.axes.bound_on_rows(proven) >= session.spectral:
                 self._keep(root, engine.root_cell)
-            if session.stop_reason is StopReason.TIME_LIMIT and session.spectral > 0.0:
+            if session.stop_reason in (StopReason.TIME_LIMIT, StopReason.POLICY) and session.spectral > 0.0:
                 self._climb(engine)
         except OutOfTime:
-            if session.left > 0.0:  # of questions, not of time
-                session.stop_reason = StopReason.EXHAUSTED
+            session.stop_reason = session.why_out
         except KeyboardInterrupt:
             session.stop_reason = StopReason.INTERRUPTED
         if session.spectral > 0.0 and (self.best is None or self.best.lower < session.spectral):
@@ -61,7 +59,6 @@ class Attempts:
     def _climb(self, first: Engine) -> None:
         """Less and less is left out, as long as that proves more and there is time."""
         session = self.session
-        session.most_exchanges = MOST_EXCHANGES
         scatters, within = self._along_axes(first)
         lost = session.upper - max(session.spectral, 0.0 if self.best is None else self.best.lower)
         for floor, loss in floors(scatters, within, session.n_clusters, lost, 0.5 * session.gap * session.upper):
@@ -69,7 +66,7 @@ class Attempts:
             session.reserve = 0.0
             session.check_time()
             engine = Engine(session, wants_regions=False)
-            root = engine.run_with(self._axes(first, floor), loss, first, session.seconds + PRICES_SHARE * session.left)
+            root = engine.run_with(self._axes(first, floor), loss, first, session.clock + PRICES_SHARE * session.left)
             if root is not None and session.axes.bound_on_rows(root.bound) > before + WORTH * session.upper:
                 self._keep(root, engine.root_cell)
             proven = 0.0 if self.best is None else self.best.lower

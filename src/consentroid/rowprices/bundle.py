@@ -108,7 +108,7 @@ class Bundle:
         idle, stale, since, last = 0, 0, self.steps, self.steps + most
         patience = 1 if self.node.path else STALE + max(self.session.n_clusters - PATIENT, 0) // PER_STALE
         before_that = top = self.value
-        while self.value < goal and not self.optimal and self.steps < last and self.session.seconds < until:
+        while self.value < goal and not self.optimal and self.steps < last and self.session.clock < until:
             self.session.check_time()
             before = self.value
             promised = self._step()
@@ -182,7 +182,7 @@ class Bundle:
     def round_thoroughly(self, until: float = np.inf, most: int = ROUNDINGS) -> None:
         """Roundings, at least one, until so many have found nothing or the clock shows `until`."""
         tries = most
-        while tries > 0 and (tries == most or self.session.seconds < until):
+        while tries > 0 and (tries == most or self.session.clock < until):
             tries = most if self._find_incumbents() else tries - 1
 
     def _find_incumbents(self) -> bool:

@@ -77,7 +77,7 @@ class Engine:
                 bundle.round_thoroughly(most=ROUNDINGS_AT_THE_END)
             session.stop_reason = StopReason.GAP if session.proven else StopReason.EXHAUSTED
         except OutOfTime:
-            session.stop_reason = StopReason.TIME_LIMIT
+            session.stop_reason = session.why_out
             if session.centroids is None:
                 self._find_any_incumbent()
         except KeyboardInterrupt:
@@ -167,7 +167,7 @@ class Engine:
             slack -= min(0.5 * slack, 4e-11 * bundle.total)  # what the certificate's own rounding takes off
             if slack <= 0.0:  # the root's own bound, for its sake alone: a little below what the prices promise
                 slack = TO_PROVE * max(session.upper_y - bundle.value, 0.0)
-            hurried = node.bound <= 0.0 and session.seconds > self._search_at  # any bound is better than none
+            hurried = node.bound <= 0.0 and session.clock > self._search_at  # any bound is better than none
             if hurried:
                 generous = 0.01 * session.upper_y if generous == 0.0 else 2.0 * generous
                 hurried, slack = generous > slack, max(slack, generous)
@@ -273,7 +273,7 @@ class Engine:
         session = self.session
         if node.path or session.spectral <= 0.0:
             return np.inf
-        share = max(SEARCH_UNTIL, min(session.seconds / session.time_limit + SEARCH_FOR, SEARCH_LATEST))
+        share = max(SEARCH_UNTIL, min(session.clock / session.time_limit + SEARCH_FOR, SEARCH_LATEST))
         return share * session.time_limit
 
     def _goal(self) -> float:

@@ -194,7 +194,7 @@ class CellSearch:
             batch.append(self.open.pop())
             share = 1.0 if self.any_set else min(self._doubt[batch[-1][3]], 1.0)
             numbers += share * session.n_rows * len(self.cell.lower)
-        self._size = min(4 * len(batch), MOST_BOXES)
+        self._size = int(min(4 * len(batch), MOST_BOXES, session.allowance.boxes_at_once))
         session.looked += numbers
         return batch
 

@@ -13,10 +13,12 @@ from ..core.arrays import Array
 from ..core.problem import Domain
 from ..core.result import Step, StopReason, relative_gap
 from ..protocol.messages import Evaluated
+from .allowance import Allowance
 from .coordinates import Axes
 from .totals import Totals
 
 OnStep = Callable[[Step], None]
+LONGEST = 1e12  # seconds: shares of the time must be numbers
 GUESS_ROWS = 20_000
 LEARN_GROUPS = 24_000
 NEARLY, PART = 0.01, 0.4  # of the cost, of what the spectrum alone leaves: a search that lacks less is not given up
@@ -36,6 +38,7 @@ class Session:
     time_limit: float
     rng: np.random.Generator
     on_step: OnStep | None = None
+    allowance: Allowance = field(default_factory=Allowance.unlimited)
     started: float = field(default_factory=lambda: time.perf_counter())
     axes: Axes = field(default_factory=lambda: Axes.plain(1))
     # change when something better is found
@@ -57,8 +60,7 @@ class Session:
     boxes_open: int = 0
     looked: float = 0.0  # rows times features times boxes or candidates so far, about: effort without a clock
     most_looked: float = float("inf")
-    most_exchanges: float = float("inf")
-    until: float = float("inf")  # seconds at which the present attempt ends, unless it is nearly done
+    until: float = float("inf")  # the clock at which the present attempt ends, unless it is nearly done
     missing: float = float("inf")  # of the cost: what the worst box of the present search still lacks
     cells_open: int = 1
     cells_done: int = 0
@@ -73,9 +75,22 @@ class Session:
 
     # ------------------------------------------------------------------ clock
 
+    def __post_init__(self) -> None:
+        self.time_limit = min(self.time_limit, LONGEST)
+
     @property
     def seconds(self) -> float:
         return time.perf_counter() - self.started
+
+    @property
+    def clock(self) -> float:
+        """Seconds; or where more of what sites allow is used up than of the time, the seconds of that share."""
+        return max(self.seconds, self.allowance.used * self.time_limit)
+
+    @property
+    def why_out(self) -> StopReason:
+        """Of time, or of what sites allow."""
+        return StopReason.TIME_LIMIT if self.clock <= self.seconds else StopReason.POLICY
 
     @property
     def stride(self) -> int:
@@ -95,10 +110,10 @@ class Session:
     @property
     def left(self) -> float:
         nearly = self.missing <= max(NEARLY * self.upper, PART * (self.upper - self.spectral))
-        return (self.time_limit if nearly else min(self.time_limit, self.until)) - self.seconds - self.reserve
+        return (self.time_limit if nearly else min(self.time_limit, self.until)) - self.clock - self.reserve
 
     def check_time(self) -> None:
-        if self.left <= 0.0 or self.looked > self.most_looked or self.totals.exchanges > self.most_exchanges:
+        if self.left <= 0.0 or self.looked > self.most_looked:
             raise OutOfTime
 
     @contextmanager

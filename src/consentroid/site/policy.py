@@ -13,8 +13,12 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+import numpy as np
+
+from ..core.arrays import Array
 from ..core.errors import InvalidInput, NodeRefused
-from ..protocol.messages import Describe, PriceQuery, Query, Request
+from ..protocol.effort import effort_of
+from ..protocol.messages import Describe, Query, Request
 from .guard import GRAIN, Guard
 
 POLICY_FILE = "policy.json"
@@ -106,55 +110,6 @@ def _kind(default: Any) -> str:
 
 
 @dataclass(frozen=True)
-class Size:
-    """How much a request asks; the site's log keeps it."""
-
-    kind: str
-    n_clusters: int = 0
-    boxes: int = 0
-    points: int = 0
-
-
-def size_of(request: Request) -> Size:
-    """
-    >>> size_of(Describe(3))
-    Size(kind='describe', n_clusters=3, boxes=0, points=0)
-    """
-    if isinstance(request, Describe):
-        return Size("describe", request.n_clusters)
-    if isinstance(request, PriceQuery):
-        return _price_size(request)
-    if isinstance(request, Query):
-        parts = [name for name in ("solve", "evaluate") if getattr(request, name) is not None]
-        boxes = 0 if request.solve is None else len(request.solve.boxes)
-        n_clusters, points = _candidates(request)
-        return Size("+".join(parts) or "nothing", n_clusters, boxes, points)
-    return Size(type(request).__name__.lower())
-
-
-PRICE_PARTS = tuple(one.name for one in fields(PriceQuery) if one.name not in ("round", "step"))
-
-
-def _price_size(query: PriceQuery) -> Size:
-    parts = [name for name in PRICE_PARTS if getattr(query, name) is not None]
-    n_clusters, points = _candidates(query)
-    if query.start is not None:
-        n_clusters = max(n_clusters, len(query.start.centroids))
-        points += len(query.start.centroids)
-    points += sum(len(part.points) for part in (query.columns, query.trim) if part is not None)
-    boxes = sum(len(part.lower) for part in (query.examine, query.claim) if part is not None)
-    return Size("+".join(parts) or "nothing", n_clusters, boxes, points)
-
-
-def _candidates(query: PriceQuery | Query) -> tuple[int, int]:
-    """K and the number of candidate centroids."""
-    if query.evaluate is None:
-        return 0, 0
-    n_candidates, n_clusters, _ = query.evaluate.candidates.shape
-    return n_clusters, n_candidates * n_clusters
-
-
-@dataclass(frozen=True)
 class Earlier:
     """What a run asked in its earlier jobs, and how many runs there were within a day."""
 
@@ -177,7 +132,7 @@ class Meter:
 
     def admit(self, request: Request, n_sites: int, masked: bool) -> None:
         """Raises `NodeRefused` with the rule that a request breaks."""
-        policy, size = self._policy, size_of(request)
+        policy, size = self._policy, effort_of(request)
         self._questions += 1
         self._boxes += size.boxes
         self._points += size.points
@@ -202,6 +157,12 @@ class Meter:
                 raise refusal("paper_methods", "; use the default method")
         else:
             self.check_masks(n_sites, masked)
+
+    def left(self) -> Array:
+        """Questions, boxes and points that the policy still answers in this run."""
+        policy = self._policy
+        most = np.array([policy.most_questions, policy.most_boxes, policy.most_points], dtype=float)
+        return np.maximum(most - [self._questions, self._boxes, self._points], 0.0)
 
     def admit_set_up(self) -> None:
         """A question before the run is described: keys for masks, sums of features, one scale for all."""

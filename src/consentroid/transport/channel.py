@@ -18,6 +18,7 @@ import numpy as np
 from ..core.arrays import Array
 from ..core.errors import InvalidInput, NodeFailed
 from ..core.problem import Domain, check_n_clusters
+from ..protocol.effort import effort_of
 from ..protocol.messages import (
     Describe,
     Description,
@@ -47,6 +48,7 @@ class Channel:
         self.round = 0
         self.exchanges = 0  # all of them, repetitions included
         self.described: list[Description] = []
+        self.asked = np.zeros(3)  # questions, boxes and points since then
         self._changes: list[list[PriceQuery]] = []  # per step since the coordinates, one query per node
 
     @property
@@ -73,13 +75,19 @@ class Channel:
                 raise NodeFailed(name, reason)
             described.append(response)
         _check_descriptions(described, n_clusters)
-        self.described = described
+        self.described, self.asked = described, np.zeros(3)
         if domain is not None:
             return domain
         return Domain(
             np.min([_required(d.lower, d.node) for d in described], axis=0),
             np.max([_required(d.upper, d.node) for d in described], axis=0),
         )
+
+    @property
+    def allowed(self) -> Array:
+        """Questions, boxes and points that every site answers in this run."""
+        told = [one.allowed for one in self.described if one.allowed is not None]
+        return np.min([np.full(3, np.inf), *told], axis=0)
 
     # ------------------------------------------------------------------ rounds
 
@@ -153,6 +161,8 @@ class Channel:
 
     def _exchange(self, requests: Sequence[Request]) -> list[Response]:
         self.exchanges += 1
+        efforts = [effort_of(request) for request in {id(request): request for request in requests}.values()]
+        self.asked += [1, max(effort.boxes for effort in efforts), max(effort.points for effort in efforts)]
         return self._transport.exchange(requests)
 
 
