@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from consentroid.core.errors import ConsentroidError, InvalidInput, NodeRefused
-from consentroid.protocol.effort import effort_of
+from consentroid.protocol.demand import demand_of
 from consentroid.protocol.messages import (
     Describe,
     Evaluate,
@@ -175,5 +175,5 @@ def test_the_operator_reads_every_rule() -> None:
 
 def test_sizes_count_what_is_asked() -> None:
     both = PriceQuery(1, trim=points(4).trim, examine=boxes(6).examine, evaluate=Evaluate(np.zeros((2, 3, 2))))
-    size = effort_of(both)
+    size = demand_of(both)
     assert (size.kind, size.n_clusters, size.boxes, size.points) == ("trim+examine+evaluate", 3, 6, 10)

@@ -13,7 +13,7 @@ from ..core.arrays import Array
 from ..core.errors import MalformedMessage, NodeRefused, SolverUnavailable
 from ..data.preprocessing import Recipe
 from ..protocol import codec
-from ..protocol.effort import Effort, effort_of
+from ..protocol.demand import Demand, demand_of
 from ..protocol.messages import (
     Coordinates,
     Describe,
@@ -60,13 +60,13 @@ class Answering:
     _coordinates: Coordinates | None = None  # of the run, as this job was told them
 
     def __call__(self, question: Question) -> bytes:
-        started, size, outcome = time.time(), Effort(question.kind), ANSWERED
+        started, size, outcome = time.time(), Demand(question.kind), ANSWERED
         round = -1
         try:
             if question.kind == REQUEST:
                 request = within_limits(codec.decode_request(question.content))
                 round = getattr(request, "round", -1)
-                size = effort_of(request)
+                size = demand_of(request)
                 self._admit(question, request, size)
                 data = self._answer(question, request)
             elif question.kind == VERIFY:
@@ -81,7 +81,7 @@ class Answering:
         self._note(question, size, started, outcome)
         return data
 
-    def _admit(self, question: Question, request: Request, size: Effort) -> None:
+    def _admit(self, question: Question, request: Request, size: Demand) -> None:
         self._metered(question).admit(request, question.n_sites, masked=self._masked)
         described = request if isinstance(request, Describe) else None
         self._approve(
@@ -209,7 +209,7 @@ class Answering:
             self._meter = Meter(self.policy, self.book.earlier(question.run))
         return self._meter
 
-    def _note(self, question: Question, size: Effort, started: float, outcome: str) -> None:
+    def _note(self, question: Question, size: Demand, started: float, outcome: str) -> None:
         self.book.add(
             Entry(
                 time=started,

@@ -17,7 +17,7 @@ import numpy as np
 
 from ..core.arrays import Array
 from ..core.errors import InvalidInput, NodeRefused
-from ..protocol.effort import effort_of
+from ..protocol.demand import demand_of
 from ..protocol.messages import Describe, Query, Request
 from .guard import GRAIN, Guard
 
@@ -132,7 +132,7 @@ class Meter:
 
     def admit(self, request: Request, n_sites: int, masked: bool) -> None:
         """Raises `NodeRefused` with the rule that a request breaks."""
-        policy, size = self._policy, effort_of(request)
+        policy, size = self._policy, demand_of(request)
         self._questions += 1
         self._boxes += size.boxes
         self._points += size.points

@@ -18,7 +18,7 @@ import numpy as np
 from ..core.arrays import Array
 from ..core.errors import InvalidInput, NodeFailed
 from ..core.problem import Domain, check_n_clusters
-from ..protocol.effort import effort_of
+from ..protocol.demand import demand_of
 from ..protocol.messages import (
     Describe,
     Description,
@@ -161,8 +161,8 @@ class Channel:
 
     def _exchange(self, requests: Sequence[Request]) -> list[Response]:
         self.exchanges += 1
-        efforts = [effort_of(request) for request in {id(request): request for request in requests}.values()]
-        self.asked += [1, max(effort.boxes for effort in efforts), max(effort.points for effort in efforts)]
+        demands = [demand_of(request) for request in {id(request): request for request in requests}.values()]
+        self.asked += [1, max(demand.boxes for demand in demands), max(demand.points for demand in demands)]
         return self._transport.exchange(requests)
 
 

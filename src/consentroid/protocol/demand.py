@@ -8,7 +8,7 @@ from .messages import Describe, PriceQuery, Query, Request
 
 
 @dataclass(frozen=True)
-class Effort:
+class Demand:
     """How much a request asks; the site's log keeps it."""
 
     kind: str
@@ -17,27 +17,27 @@ class Effort:
     points: int = 0
 
 
-def effort_of(request: Request) -> Effort:
+def demand_of(request: Request) -> Demand:
     """
-    >>> effort_of(Describe(3))
-    Effort(kind='describe', n_clusters=3, boxes=0, points=0)
+    >>> demand_of(Describe(3))
+    Demand(kind='describe', n_clusters=3, boxes=0, points=0)
     """
     if isinstance(request, Describe):
-        return Effort("describe", request.n_clusters)
+        return Demand("describe", request.n_clusters)
     if isinstance(request, PriceQuery):
-        return _price_effort(request)
+        return _price_demand(request)
     if isinstance(request, Query):
         parts = [name for name in ("solve", "evaluate") if getattr(request, name) is not None]
         boxes = 0 if request.solve is None else len(request.solve.boxes)
         n_clusters, points = _candidates(request)
-        return Effort("+".join(parts) or "nothing", n_clusters, boxes, points)
-    return Effort(type(request).__name__.lower())
+        return Demand("+".join(parts) or "nothing", n_clusters, boxes, points)
+    return Demand(type(request).__name__.lower())
 
 
 PRICE_PARTS = tuple(one.name for one in fields(PriceQuery) if one.name not in ("round", "step"))
 
 
-def _price_effort(query: PriceQuery) -> Effort:
+def _price_demand(query: PriceQuery) -> Demand:
     parts = [name for name in PRICE_PARTS if getattr(query, name) is not None]
     n_clusters, points = _candidates(query)
     if query.start is not None:
@@ -45,7 +45,7 @@ def _price_effort(query: PriceQuery) -> Effort:
         points += len(query.start.centroids)
     points += sum(len(part.points) for part in (query.columns, query.trim) if part is not None)
     boxes = sum(len(part.lower) for part in (query.examine, query.claim) if part is not None)
-    return Effort("+".join(parts) or "nothing", n_clusters, boxes, points)
+    return Demand("+".join(parts) or "nothing", n_clusters, boxes, points)
 
 
 def _candidates(query: PriceQuery | Query) -> tuple[int, int]:
