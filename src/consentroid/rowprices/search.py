@@ -30,7 +30,7 @@ drop_stale("rowprices")
 REVISIT = 0.5  # a box cut to less than this share of its volume is examined again before it is split
 MOST_BOXES = 1024  # of one exchange
 NUMBERS_PER_BATCH = 8e6  # rows times features that an exchange looks at; never by the clock: runs can be repeated
-CERTIFICATE_SHARE = 0.5  # of a search's time that asking about its boxes once more can take
+CERTIFICATE_SHARE = 0.6  # of a search's time that asking about its boxes once more can take
 TRIED = 16  # points of one batch that are tried out
 FUTILE = 0.25  # of what a box lacks: where smaller boxes could win no more than that, it is left
 
