@@ -141,6 +141,7 @@ SAMPLES = [
     a_query(np.random.default_rng(1)),
     Description("north", 10, 2, 3, 10.0, ("age", "weight"), np.zeros(2), np.ones(2)),
     Description("Münster", 10, 2, 3, 10.0),
+    Description("west", 10, 2, 3, 10.0, allowed=np.array([5000.0, 1e6, 1e6])),
     Reply(1, "north"),
     a_reply(np.random.default_rng(2)),
     Failure("south", "InvalidInput: row 3", 4),

@@ -241,6 +241,8 @@ def test_centroids_that_break_the_order_rule_are_refused() -> None:
         ({"features": ("x",)}, "names 1 of its 2"),
         ({"lower": None}, "no extremes"),
         ({"lower": np.full(D, 9.0)}, "do not enclose"),
+        ({"allowed": np.array([5.0, -1.0, 5.0])}, "less than nothing"),
+        ({"allowed": np.array([5.0, np.nan, 5.0])}, "less than nothing"),
     ],
 )
 def test_a_description_that_contradicts_itself_is_refused(changes: dict[str, object], reason: str) -> None:

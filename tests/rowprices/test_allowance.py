@@ -13,7 +13,7 @@ from consentroid.core.problem import NodeData, Problem
 from consentroid.core.result import FitResult, StopReason
 from consentroid.fitting import run
 from consentroid.protocol.messages import Describe, Request, Response
-from consentroid.rowprices.allowance import FOR_SEARCH, Allowance
+from consentroid.rowprices.allowance import Allowance
 from consentroid.site.policy import Meter, Policy
 from consentroid.site.worker import SiteWorker
 from consentroid.transport.inprocess import InProcessTransport
@@ -85,4 +85,3 @@ def test_the_scarcest_counts() -> None:
     assert allowance.used == pytest.approx(2.0)
     assert Allowance.unlimited().used == 0.0
     assert Allowance(np.zeros(3), lambda: asked).used >= 1.0
-    assert np.all(FOR_SEARCH < 1.0)

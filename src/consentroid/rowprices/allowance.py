@@ -1,8 +1,8 @@
 """How much of what sites answer in one run the search may use.
 
 A site's policy limits questions, boxes and points of a run; it says when it is described how many are left. The
-certificate asks once more about every box of a tree, and of these up to two thirds have never been examined. So the
-search ends in time, and the run with what was proven.
+certificate asks once more about every box of a tree, and up to half of these have never been examined: three times the
+boxes of the search in all. So the search ends in time, and the run with what was proven.
 """
 
 from __future__ import annotations

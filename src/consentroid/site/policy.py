@@ -1,8 +1,9 @@
 """What a site answers, decided by the site: `policy.json` in its own folder, with safe defaults for what it omits.
 
 A refusal names the rule and never a value, neither of the site's nor of its rows'. The rules on numbers of questions
-hold for a whole run, over all of its jobs; a run's first request must be `Describe`, where K, columns and domain are
-settled. Groups of fewer than `least_rows` rows are not reported and sums lie on a grid: see `guard.py`.
+hold for a whole run, over all of its jobs, and what is left of them is told as the run begins. A run's first request
+must be `Describe`, where K, columns and domain are settled. Groups of fewer than `least_rows` rows are not reported and
+sums lie on a grid: see `guard.py`.
 """
 
 from __future__ import annotations
