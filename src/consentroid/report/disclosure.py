@@ -15,7 +15,7 @@ LEAST = 5
 """Counts of rows below this are not shown."""
 
 _COMMON = [
-    ("once", "its number of rows and their total weight, the names of its columns, how much its policy answers in a run"),
+    ("once", "its number of rows and their total weight, the names of its columns, what its policy answers in a run"),
     ("once, unless the domain is given", "its smallest and largest value of each feature: these are values of rows"),
     ("for every candidate", "its cost, and for each cluster the weight, the sum and the spread of its rows there"),
 ]
