@@ -26,10 +26,11 @@ ROWS = np.array([[0.0, 0.0], [1.0, 0.5], [4.0, 4.0], [5.0, 4.5]])
 
 
 def prepare_solver() -> None:
-    """A small run with two sites that branches: the first on a machine compiles the kernels, which is better done
-    before the clock starts."""
+    """Small runs, one with two sites that branches, one that needs a fee: the first on a machine compile the kernels,
+    which is better done before the clock starts."""
     random = np.random.default_rng(0)
     fit({"a": random.normal(size=(12, 2)), "b": random.normal(size=(12, 2))}, 3, gap=1e-6, time_limit=None)
+    fit({"a": np.random.default_rng(47).normal(size=(24, 2))}, 6, gap=1e-6, time_limit=None, regions=False)
 
 
 def prepare_checker() -> None:

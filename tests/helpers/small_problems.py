@@ -58,7 +58,7 @@ def random_problem(seed: int) -> Small:
     return Small(rows, weights, certificate, prices, exact_optimum(x, w, k))
 
 
-def tight_problem(seed: int, *, branches: int = 0, d: int = 2) -> Small:
+def tight_problem(seed: int, *, branches: int = 0, d: int = 2, cuts: bool = True) -> Small:
     """Two or three clear groups: the bound is the optimum up to 1e-4, so that whatever raises it is false.
 
     The centroids stated are not the best, so that there is room between the optimum and their cost for a false bound.
@@ -74,5 +74,6 @@ def tight_problem(seed: int, *, branches: int = 0, d: int = 2) -> Small:
     certificate, prices = prove(
         rows, centroids, stated=centroids + 0.4, weights=weights, basis=rotation(rng, d) if turned else None,
         origin=x.mean(0) if turned else None, scale=0.5, branches=branches, slack=1e-6, most_boxes=4000, seed=seed,
+        cuts=cuts,
     )  # fmt: skip
     return Small(rows, weights, certificate, prices, exact_optimum(x, w, k))

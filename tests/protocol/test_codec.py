@@ -30,6 +30,7 @@ from consentroid.protocol.messages import (
     Evaluated,
     Examine,
     Failure,
+    FindTriples,
     KeepPrices,
     Located,
     MakeColumns,
@@ -47,6 +48,7 @@ from consentroid.protocol.messages import (
     StartPrices,
     Trim,
     Trimmed,
+    TripleSums,
 )
 from consentroid.protocol.sizes import size_of
 from consentroid.transport.metered import WireTransport
@@ -90,6 +92,7 @@ def a_price_query(rng: np.random.Generator, b: int = 3, d: int = 2, s: int = 4, 
         start=StartPrices(0, normal(3, d)),
         move=MovePrices(1, 0, 0.1, rng.random(s)),
         columns=MakeColumns(1, 0, rng.random(s) < 0.5, normal(q, d)),
+        triples=FindTriples(rng.random(s), 20),
         trim=Trim(1, normal(7, d)),
         examine=Examine(1, normal(b, d), normal(b, d), held, rng.random(b), whole(b), whole(b)),
         claim=Claim(1, normal(b, d), normal(b, d), held, whole(t), whole(t), whole(t), normal(t), rng.random(t)),
@@ -110,6 +113,7 @@ def a_price_reply(rng: np.random.Generator, b: int = 3, d: int = 2, s: int = 4, 
         located=Located(1e-30),
         priced=Priced(4.0, rng.random(s)),
         columns=ColumnSums(rng.random(q), rng.random(q), rng.random((q, s - 1 + q)), rng.random(q), rng.random(q)),
+        triples=TripleSums(3.0, rng.random((s, s))),
         trimmed=Trimmed(-rng.random(7), rng.random(7), normal(7, d)),
         boxes=BoxSums(
             normal(b, d + 2), normal(b, d + 2), rng.random(b), rng.random(b), normal(b, d, 2, 3, 4), rng.random((b, d))

@@ -18,6 +18,7 @@ from consentroid.protocol.messages import (
     Describe,
     Evaluate,
     Examine,
+    FindTriples,
     KeepPrices,
     MakeColumns,
     Moments,
@@ -65,6 +66,7 @@ def queries(rng: np.random.Generator, rows: Array) -> list[PriceQuery]:
             evaluate=Evaluate(rng.uniform(rows.min(axis=0), rows.max(axis=0), (2, K, D))),
             keep=KeepPrices(np.array([0, 1])),
         ),
+        PriceQuery(7, 5, triples=FindTriples(rng.choice([0.4, 0.5, 1.0], 4), 10)),
     ]
 
 
@@ -132,6 +134,10 @@ BROKEN = {
     "cuts missing": (5, "claimed", {"cuts": lambda a: a[1:]}, "shape"),
     "a digest with a newline": (5, "kept", {"digest": "0" * 63 + "\n"}, "sha256"),
     "negative totals": (5, "kept", {"totals": first_negative}, "negative"),
+    "more triples than rows make": (6, "triples", {"overlaps": lambda a: a + 1e6}, "for rows of weight"),
+    "triples shared and not served": (6, "triples", {"overlaps": lambda a: 0 * a + np.eye(4, k=1)}, "no rows can make"),
+    "fewer triples than none": (6, "triples", {"found": -1.0}, "no rows can make"),
+    "triples of other columns": (6, "triples", {"overlaps": lambda a: a[1:]}, "shape"),
     "negative cost": (5, "evaluated", {"costs": first_negative}, "negative cost"),
 }
 

@@ -1,10 +1,10 @@
-"""What a site says about a box is true: every claim against rational arithmetic, with any prices and any guard."""
+"""What a site says about a box is true: every claim against rational arithmetic, with any prices, fees and guard."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
-from itertools import product
+from itertools import combinations, product
 
 import numpy as np
 import pytest
@@ -27,6 +27,7 @@ class Site:
     y: list
     w: list
     prices: list
+    triples: list = field(default_factory=list)  # three rows and a fee
 
     @classmethod
     def of(cls, y: np.ndarray, w: np.ndarray, prices: np.ndarray, guard: Guard | None = None) -> Site:
@@ -36,13 +37,24 @@ class Site:
         return cls(priced, exact(priced.y), exact(priced.weights), exact(priced.slots[1]))
 
     def classes(self, low: list, high: list) -> list[tuple[str, Fraction]]:
-        """For each row whether it is in, out or undecided, and its least squared distance."""
+        """For each row whether it is in, out or undecided, and its least squared distance; a fee may keep rows out."""
         result = []
-        for row, price in zip(self.y, self.prices):
+        tied = {j for rows, _ in self.triples for j in rows}
+        for j, (row, price) in enumerate(zip(self.y, self.prices)):
             least = sum(max(a - x, x - b, Fraction(0)) ** 2 for x, a, b in zip(row, low, high))
             most = sum(max((x - a) ** 2, (x - b) ** 2) for x, a, b in zip(row, low, high))
-            result.append(("in" if most <= price else "out" if least >= price else "undecided", least))
+            inside = most <= price and j not in tied
+            result.append(("in" if inside else "out" if least >= price else "undecided", least))
         return result
+
+    def least_of_triples(self, values: list[Fraction], may: list[bool]) -> Fraction:
+        """Over all subsets of the rows that may be served: Σ of their values, and the fee from two rows on."""
+        total = Fraction(0)
+        for rows, fee in self.triples:
+            free = [j for j in rows if may[j]]
+            subsets = [some for n in range(len(free) + 1) for some in combinations(free, n)]
+            total += min(sum(values[j] for j in some) + (fee if len(some) >= 2 else 0) for some in subsets)
+        return total
 
 
 def random_site(rng: np.random.Generator, least: int = 1, masked: bool = False) -> Site:
@@ -56,7 +68,19 @@ def random_site(rng: np.random.Generator, least: int = 1, masked: bool = False) 
     spread = max(float(np.ptp(y, axis=0).max()), 1e-3)
     prices = spread**2 * rng.exponential(size=n) * 10.0 ** rng.integers(-2, 3)
     prices[rng.random(n) < 0.1] = 0.0
-    return Site.of(y, w, prices, Guard(least, float(rng.choice([0.0, 0.25, 1.0])), masked))
+    site = Site.of(y, w, prices, Guard(least, float(rng.choice([0.0, 0.25, 1.0])), masked))
+    return with_triples(rng, site) if n > 2 and rng.random() < 0.6 else site
+
+
+def with_triples(rng: np.random.Generator, site: Site) -> Site:
+    """Some of the rows in triples, with fees from nothing to more than all rows gain."""
+    n, triples = len(site.y), site.priced.triples
+    rows = rng.permutation(n)[: 3 * int(rng.integers(1, n // 3 + 1))].reshape(-1, 3)
+    triples.add(rows, site.priced.columns.bits)
+    triples.slots[1] = rng.choice([0.0, 1e-3, 0.3, 1.0, 1e3], len(rows)) * max(site.priced.slots[1].max(), 1e-9)
+    fees = exact(triples.fees(1))
+    site.triples = [(three.tolist(), fee) for three, fee in zip(rows, fees) if fee > 0]
+    return site
 
 
 def random_box(rng: np.random.Generator, site: Site) -> tuple[np.ndarray, np.ndarray]:
@@ -79,7 +103,8 @@ def borderline(rng: np.random.Generator, site: Site, lower: np.ndarray, upper: n
     most = (np.maximum(np.abs(y - lower), np.abs(y - upper)) ** 2).sum(axis=1)
     by = 1.0 + rng.choice([0.0, 2.0**-52, -(2.0**-52), 1e-14, -1e-14, 1e-4, -1e-4], len(y))
     prices = np.where(rng.random(len(y)) < 0.7, most, least) * by
-    return Site.of(y, site.priced.weights, prices, site.priced.guard)
+    changed = Site.of(y, site.priced.weights, prices, site.priced.guard)
+    return with_triples(rng, changed) if len(y) > 2 and rng.random() < 0.6 else changed
 
 
 def points_in(rng: np.random.Generator, lower: np.ndarray, upper: np.ndarray, n: int = 5) -> list[list[Fraction]]:
@@ -112,10 +137,12 @@ def assert_minorant(site: Site, sums: np.ndarray, lower, upper, held, points) ->
     classes = site.classes(exact(lower), exact(upper))
     for m in points:
         delta = [x - c for x, c in zip(m, centre)]
-        least = Fraction(0)
-        for row, w, price, (kind, _) in zip(site.y, site.w, site.prices, classes):
-            value = shifted(row, price, centre, delta, theta)
-            least += w * (value if kind == "in" else min(value, Fraction(0)) if kind == "undecided" else 0)
+        values = [w * shifted(row, price, centre, delta, theta) for row, w, price in zip(site.y, site.w, site.prices)]
+        least = site.least_of_triples(values, [kind != "out" for kind, _ in classes])
+        tied = {j for rows, _ in site.triples for j in rows}
+        for j, (value, (kind, _)) in enumerate(zip(values, classes)):
+            if j not in tied:
+                least += value if kind == "in" else min(value, Fraction(0)) if kind == "undecided" else 0
         assert quadratic(sums, delta, theta) <= least
 
 
@@ -174,7 +201,8 @@ def test_every_sum_of_a_box_is_true(least: int, masked: bool) -> None:
         steepness = float(rng.exponential() * 10.0 ** rng.integers(-2, 3))
         sums = examine(site, lower, upper, held, steepness)
         assert_examined(rng, site, lower, upper, held, steepness, sums)
-        assert Fraction(site.priced.total(site.priced.slots[1])) <= sum(w * p for w, p in zip(site.w, site.prices))
+        total = sum(w * p for w, p in zip(site.w, site.prices)) - sum(fee for _, fee in site.triples)
+        assert Fraction(site.priced.total(1)) <= total
     assert kinds == {"in", "out", "undecided"}
 
 

@@ -32,6 +32,7 @@ from consentroid.protocol.messages import (
     PriceReply,
     PricesKept,
     Trimmed,
+    TripleSums,
 )
 from consentroid.site.fixed_point import (
     BITS,
@@ -93,6 +94,7 @@ SHAPES: dict[type, dict[str, tuple[int, ...]]] = {
     Located: {"scatter_error": ()},
     Priced: {"total": (), "column_prices": (5,)},
     ColumnSums: {"costs": (2,), "sizes": (2,), "overlaps": (2, 5), "prices": (2,), "centre_prices": (2,)},
+    TripleSums: {"found": (), "overlaps": (5, 5)},
     Trimmed: {"values": (4,), "weights": (4,), "offsets": (4, D)},
     BoxSums: {
         "minorants": (B, D + 2), "insides": (B, D + 2), "undecided": (B,), "worth": (B,),

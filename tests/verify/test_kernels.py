@@ -35,7 +35,7 @@ def test_sums_bound_what_they_should(scale: float) -> None:
         geometry = np.empty((4, d))
         frame(box[0], box[1], box, inner, 31 / 64, geometry)
         order, least, site = np.arange(n), np.zeros(n), np.zeros(n, dtype=np.int64)
-        first, last = classify(y, prices, box[0], box[1], order, 0, n, least)
+        first, last = classify(y, prices, np.zeros(n, bool), box[0], box[1], order, 0, n, least)
         out = np.zeros((1, 2 * (d + 2)))
         box_sums(y, w, prices, site, order, first, last, geometry, out)
         value = least_value(out[:, : d + 2], geometry, True, -1, 0.0, 0.0)

@@ -149,11 +149,17 @@ def fingerprint_of(document: dict[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def price_digest(prices: Array) -> str:
-    """SHA-256 of a site's prices (price vectors, rows): the shape as two int64, then little-endian doubles."""
-    numbers = np.ascontiguousarray(prices, dtype="<f8")
-    shape = np.array(numbers.shape, dtype="<i8")
-    return hashlib.sha256(shape.tobytes() + numbers.tobytes()).hexdigest()
+def price_digest(prices: Array, triples: NDArray[np.int64] | None = None, fees: Array | None = None) -> str:
+    """SHA-256 of a site's prices (price vectors, rows): the shape as two int64, then little-endian doubles; and, if
+    there are any, the same of triples (as int64) and of their fees."""
+    tables: list[tuple[Any, str]] = [(prices, "<f8")]
+    if triples is not None and len(triples) > 0:
+        tables += [(triples, "<i8"), (fees, "<f8")]
+    text = b""
+    for table, kind in tables:
+        numbers = np.ascontiguousarray(table, dtype=kind)
+        text += np.array(numbers.shape, dtype="<i8").tobytes() + numbers.tobytes()
+    return hashlib.sha256(text).hexdigest()
 
 
 def packed(array: NDArray[Any]) -> dict[str, Any]:

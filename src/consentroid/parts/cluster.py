@@ -16,6 +16,7 @@ from ..core.arrays import Array
 from ..core.errors import ConsentroidError, InvalidInput, NodeFailed
 from ..core.extras import require
 from ..protocol.messages import Describe, Failure, Request, Response
+from ..site.price_files import SitePrices
 from .files import Portion, deal
 from .site import Part, SiteOfParts
 
@@ -55,8 +56,9 @@ class RemotePart:
 
         return wait
 
-    def prices(self, slots: NDArray[np.int64]) -> Array:
-        return np.asarray(self._result(self._actor.prices(slots)))
+    def prices(self, slots: NDArray[np.int64]) -> SitePrices:
+        prices: SitePrices = self._result(self._actor.prices(slots))
+        return prices
 
     def distinct(self, most: int) -> Array:
         return np.asarray(self._result(self._actor.distinct(most)))

@@ -20,7 +20,7 @@ from ..core.errors import NodeRefused
 from ..core.problem import count_distinct
 from ..protocol.messages import Describe, Description, Failure, PriceQuery, PriceReply, PricesKept, Request, Response
 from ..rowprices.totals import total
-from ..site.price_files import price_digest, write_prices
+from ..site.price_files import SitePrices
 from ..site.worker import SiteWorker
 from .files import Portion
 
@@ -30,8 +30,8 @@ class AskablePart(Protocol):
 
     def ask(self, request: Request) -> Callable[[], Response]: ...
 
-    def prices(self, slots: NDArray[np.int64]) -> Array:
-        """(L, n) in the order of its rows."""
+    def prices(self, slots: NDArray[np.int64]) -> SitePrices:
+        """In the order of its rows."""
         ...
 
     def distinct(self, most: int) -> Array:
@@ -53,7 +53,7 @@ class Part:
         response = self.answer(request)
         return lambda: response
 
-    def prices(self, slots: NDArray[np.int64]) -> Array:
+    def prices(self, slots: NDArray[np.int64]) -> SitePrices:
         return self._worker.prices(slots)
 
     def distinct(self, most: int) -> Array:
@@ -105,8 +105,8 @@ class SiteOfParts:
 
     def _keep(self, slots: NDArray[np.int64], replies: Sequence[PriceReply]) -> PricesKept:
         """The parts' prices side by side, as one process would have written them."""
-        prices = np.concatenate([part.prices(slots) for part in self.parts], axis=1)
-        write_prices(self.price_file, prices)
+        prices = SitePrices.together([part.prices(slots) for part in self.parts])
+        prices.write(self.price_file)
         together = total(PriceQuery(0), replies).kept
         assert together is not None
-        return PricesKept(price_digest(prices), together.totals)
+        return PricesKept(prices.digest, together.totals)

@@ -31,7 +31,7 @@ from . import messages
 from .messages import Request, Response
 from .structure import check_structure
 
-VERSION = 3
+VERSION = 4
 MAX_BYTES = 256 * 2**20  # well under the transport's frame limit of 2 GiB
 MAX_TEXT = 2_000  # characters of a name or reason
 MAX_NAMES = 10_000  # features
@@ -65,6 +65,7 @@ SHAPES: dict[str, tuple[str | int, ...]] = {
     "MovePrices.z": ("S",),
     "MakeColumns.kept": ("S",),
     "MakeColumns.points": ("Q", "D"),
+    "FindTriples.z": ("S",),
     "Trim.points": ("P", "D"),
     "Examine.lower": ("B", "D"),
     "Examine.upper": ("B", "D"),
@@ -89,6 +90,7 @@ SHAPES: dict[str, tuple[str | int, ...]] = {
     "ColumnSums.overlaps": ("Q", "A"),
     "ColumnSums.prices": ("Q",),
     "ColumnSums.centre_prices": ("Q",),
+    "TripleSums.overlaps": ("S", "S"),
     "Trimmed.values": ("P",),
     "Trimmed.weights": ("P",),
     "Trimmed.offsets": ("P", "D"),

@@ -146,6 +146,15 @@ class MakeColumns:
 
 
 @dataclass(frozen=True)
+class FindTriples:
+    """Look for triples of the site's own rows of which the columns, mixed by z, serve two or more together more than
+    once. From then on each is one more row, that a column serves with two or more of them, at a price of its own."""
+
+    z: Array  # (S,)
+    most: int
+
+
+@dataclass(frozen=True)
 class Trim:
     """One step of trimmed Lloyd from each point: value of f, weight and offset of the rows with d < λ."""
 
@@ -202,6 +211,7 @@ class PriceQuery:
     start: StartPrices | None = None
     move: MovePrices | None = None
     columns: MakeColumns | None = None
+    triples: FindTriples | None = None
     trim: Trim | None = None
     examine: Examine | None = None
     claim: Claim | None = None
@@ -211,7 +221,7 @@ class PriceQuery:
     @property
     def changes(self) -> bool:
         """Whether it changes what a site holds: such a query has a step of its own."""
-        return any(part is not None for part in (self.coordinates, self.start, self.move, self.columns))
+        return any(part is not None for part in (self.coordinates, self.start, self.move, self.columns, self.triples))
 
     @property
     def change(self) -> PriceQuery:
@@ -238,17 +248,23 @@ class Located:
 
 @dataclass(frozen=True)
 class Priced:
-    total: float  # Σ w λ, rounded down
-    column_prices: Array  # (S,) Σ_{S_c} w λ
+    total: float  # Σ w λ − Σ φ, rounded down
+    column_prices: Array  # (S,) Σ_{S_c} w λ, without the fees φ of triples that are served
 
 
 @dataclass(frozen=True)
 class ColumnSums:
     costs: Array  # (Q,) Σ_{S_c} w d
-    sizes: Array  # (Q,) Σ_{S_c} w
+    sizes: Array  # (Q,) Σ_{S_c} w; this and what follows with the triples that are served
     overlaps: Array  # (Q, S) Σ_{S_c ∩ S_c'} w with all columns, the new ones last
     prices: Array  # (Q,) Σ_{S_c} w λ
     centre_prices: Array  # (Q,) Σ_{S_c} w λ̂
+
+
+@dataclass(frozen=True)
+class TripleSums:
+    found: float  # how many are new
+    overlaps: Array  # (S, S) weight of those that both columns serve
 
 
 @dataclass(frozen=True)
@@ -278,7 +294,7 @@ class ClaimSums:
 @dataclass(frozen=True)
 class PricesKept:
     digest: str  # of the site's private price file
-    totals: Array  # (L,) Σ w λ of each slot, rounded down
+    totals: Array  # (L,) Σ w λ − Σ φ of each slot, rounded down
 
 
 @dataclass(frozen=True)
@@ -290,6 +306,7 @@ class PriceReply:
     located: Located | None = None
     priced: Priced | None = None
     columns: ColumnSums | None = None
+    triples: TripleSums | None = None
     trimmed: Trimmed | None = None
     boxes: BoxSums | None = None
     claimed: ClaimSums | None = None

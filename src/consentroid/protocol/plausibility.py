@@ -135,6 +135,7 @@ class ReplyChecker:
             located=(query.coordinates, reply.located),
             priced=(query.start or query.move, reply.priced),
             columns=(query.columns, reply.columns),
+            triples=(query.triples, reply.triples),
             trimmed=(query.trim, reply.trimmed),
             boxes=(query.examine, reply.boxes),
             claimed=(query.claim, reply.claimed),

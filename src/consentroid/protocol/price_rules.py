@@ -22,6 +22,7 @@ from .messages import (
     ColumnSums,
     Coordinates,
     Examine,
+    FindTriples,
     Located,
     MakeColumns,
     Moments,
@@ -33,11 +34,13 @@ from .messages import (
     PricesKept,
     Trim,
     Trimmed,
+    TripleSums,
 )
 
 TOLERANCE = 1e-8  # relative to the numbers compared; honest rounding stays orders of magnitude below
 COARSEST = 0.25  # of the domain, times the weight of all rows: no grid moves a sum further (site/grain.py)
 UNDERFLOW = 2e-290  # what sites add for it
+IN_TRIPLES = 1.0 / 3.0  # of the weight of all rows: a row is in one triple at most, which weighs as much as a row
 DIGEST = re.compile(r"[0-9a-f]{64}")
 Extent = tuple[Array, Array]
 
@@ -62,6 +65,8 @@ class PriceRules:
             _check_priced(query.move, reply.priced)
         if query.columns is not None and reply.columns is not None:
             self._check_columns(query.columns, reply.columns)
+        if query.triples is not None and reply.triples is not None:
+            self._check_triples(query.triples, reply.triples)
         if query.trim is not None and reply.trimmed is not None:
             self._check_trimmed(query.trim, reply.trimmed)
         for asked, got in ((query.examine, reply.boxes), (query.claim, reply.claimed)):
@@ -103,7 +108,7 @@ class PriceRules:
             same_shape(name, getattr(got, name), (n_new,))
             _check_positive(name, getattr(got, name))
         same_shape("overlaps", got.overlaps, (n_new, n_all))
-        self._check_weights("sizes", got.sizes)
+        self._check_weights("sizes", got.sizes, 1.0 + IN_TRIPLES)
         _check_positive("overlaps", got.overlaps)
         room = TOLERANCE * self.weight
         own = got.overlaps[:, n_all - n_new :]
@@ -115,6 +120,14 @@ class PriceRules:
             raise Contradiction("reports overlaps that no columns can have")
         if np.any(got.costs > got.prices * (1.0 + TOLERANCE)):
             raise Contradiction("reports a column that costs more than its rows offer")
+
+    def _check_triples(self, asked: FindTriples, got: TripleSums) -> None:
+        n = len(asked.z)
+        same_shape("overlaps", got.overlaps, (n, n))
+        _check_positive("overlaps", got.overlaps)
+        self._check_weights("overlaps", got.overlaps, IN_TRIPLES)
+        if not got.found >= 0.0 or np.any(got.overlaps > np.diag(got.overlaps)[:, None] + TOLERANCE * self.weight):
+            raise Contradiction("reports triples that no rows can make")
 
     def _check_trimmed(self, asked: Trim, got: Trimmed) -> None:
         n, d = asked.points.shape
@@ -147,9 +160,9 @@ class PriceRules:
         if np.any(got.insides[:, 0] + got.undecided > self.weight + room):
             raise Contradiction("reports more rows inside and undecided than it has")
 
-    def _check_weights(self, name: str, weights: Array) -> None:
+    def _check_weights(self, name: str, weights: Array, most: float = 1.0) -> None:
         _check_positive(name, weights)
-        if np.any(weights > self.weight * (1.0 + TOLERANCE)):
+        if np.any(weights > most * self.weight * (1.0 + TOLERANCE)):
             raise Contradiction(f"'{name}' has the weight {weights.max():g} for rows of weight {self.weight:g}")
 
     def _located(self) -> Extent:

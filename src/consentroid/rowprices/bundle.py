@@ -36,6 +36,11 @@ USED = 1e-4  # weight from which a column is used: an interior-point method leav
 WINDOW, WORTHWHILE = 30, 0.05  # so many steps should close at least this share of what is missing
 STALE = 2  # times that they did not, before the root's prices count as optimal; others' once
 PATIENT, PER_STALE = 40, 4  # clusters, and for so many more the root waits once more: it would have as many children
+TRIPLES_EVERY, SLOW, NEW_TRIPLES = 20, 0.25, 200  # steps that close less than this share: triples, at most so many
+WITH_TRIPLES = 3  # times as many new columns for each cluster: sets differ by who pays
+PARTLY = 0.01  # z this near to 0 or 1 is as good as 0 or 1
+FOR_NEW = 0.1  # of the first τ, at least, after new triples: their fees have to rise from nothing
+ALMOST = 0.9  # of the gap, left to the search where clusters are many: steps are dear there, and boxes cheap
 PATIENCE = 4  # steps that promise nothing before the prices count as optimal
 ROUNDINGS = 3  # that find nothing, before a search or a branch
 CLEAR, CLEAR_STEPS = (0.05, 0.01), 15  # credits of other clusters, in rows of one cluster; steps for each
@@ -63,6 +68,7 @@ class Bundle:
         self._rounded_at = 0
         self._nothing_new = False  # the last step found no column and raised nothing
         self._trim_steps = TRIM_STEPS
+        self.tied = False  # there are triples
         self._credit = 0.0  # of columns, for each squared distance to the incumbent's centroids (`stand_clear`)
 
     # ------------------------------------------------------------------ starting
@@ -95,7 +101,7 @@ class Bundle:
         self.total, self.column_prices = reply.priced.total, reply.priced.column_prices
         weight = self.session.weight
         self.tau, self.pool = max(parent.tau, self.total / weight / 25.0), parent.pool
-        self.first_tau = parent.first_tau
+        self.first_tau, self.tied = parent.first_tau, parent.tied
         self._pause = self._next_rounding = parent._pause
         self._evaluate(self.centre, self._starts(), self.columns.costs - self.column_prices)
         self._take_stock()
@@ -106,6 +112,7 @@ class Bundle:
         """Steps until the value reaches the goal, the prices are as good as they get, the clock shows `until`, or
         there were `most` of them."""
         idle, stale, since, last = 0, 0, self.steps, self.steps + most
+        asked, before_those = self.steps, self.value
         patience = 1 if self.node.path else STALE + max(self.session.n_clusters - PATIENT, 0) // PER_STALE
         before_that = top = self.value
         while self.value < goal and not self.optimal and self.steps < last and self.session.clock < until:
@@ -119,10 +126,22 @@ class Bundle:
             if self.steps - since >= WINDOW:  # many steps that hardly help: columns come and go, the value stays
                 stale = stale + 1 if top - before_that < WORTHWHILE * (goal - top) else 0
                 since, before_that, top = self.steps, top, -np.inf
+            if idle >= PATIENCE or self.steps - asked >= TRIPLES_EVERY:
+                best = max(top, before_that)
+                slow = best - before_those < SLOW * (goal - self.value)
+                if slow and self.session.n_clusters >= PATIENT and self.value >= self.session.bound_leaving(ALMOST):
+                    break
+                if (idle >= PATIENCE or slow) and self._find_triples():
+                    idle = stale = 0
+                asked, before_those = self.steps, best
             self.optimal = idle >= PATIENCE or stale >= patience
             self.session.note()
-        if self.value < goal and self.steps > self._rounded_at + PAUSE and not self.node.path and not self._credit:
-            self.round_thoroughly(until)  # the prices are as good as they get: is the incumbent?
+        if self.value >= goal or self._credit:
+            return
+        if self.node.path and self._rounded_at == 0:  # the prices are as good as they get: is the incumbent?
+            self._find_incumbents()
+        elif not self.node.path and self.steps > self._rounded_at + PAUSE:
+            self.round_thoroughly(until)
 
     def _step(self) -> float:
         """One master, one price vector, new columns; what the master promised."""
@@ -158,6 +177,16 @@ class Bundle:
             self.column_prices = np.concatenate([self.column_prices[kept], centre_prices])
         self._take_stock()  # a column found elsewhere can be worth more here than all that was found here
         return promised
+
+    def _find_triples(self) -> bool:
+        """Where the master's mixture is no clustering and prices have come to their end: triples that it violates."""
+        if self.session.trim_stride > 1 or self._credit:
+            return False
+        z: Array = np.bincount(self.mix()[0], self.z, len(self.columns)).astype(float)
+        if np.count_nonzero((z > PARTLY) & (z < 1.0 - PARTLY)) < 3 or self.columns.find_triples(z, NEW_TRIPLES) == 0:
+            return False  # a clustering violates none
+        self.tau, self.tied = max(self.tau, FOR_NEW * self.first_tau), True
+        return True
 
     def mix(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The master's mixture of all columns known now; column and cell of each of its weights."""
@@ -300,7 +329,7 @@ class Bundle:
             reply = None
         most = self._trim_steps if stride == 1 else FEW_TRIM_STEPS
         points, values, cells = self._trimmed_lloyd(slot, points, cells, reply, 1, most)
-        more = min(self.session.n_clusters, self.session.n_rows // 100)
+        more = min(self.session.n_clusters, self.session.n_rows // 100) * (WITH_TRIPLES if self.tied else 1)
         most = NEW_COLUMNS + more + 2 * len(self.node.cells)
         chosen = self._distinct(points, values, cells, most)
         self.least = np.minimum(self.least, self._least_of(values - self._credited(points), cells))

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.arrays import Array, part
-from ..protocol.messages import MakeColumns, PriceQuery
+from ..protocol.messages import FindTriples, MakeColumns, PriceQuery
 from .totals import Totals
 
 
@@ -47,6 +47,14 @@ class Columns:
         self.sizes = np.concatenate([self.sizes[kept], new.sizes])
         self.idle = np.concatenate([self.idle[kept], np.zeros(len(points), np.int64)])
         return new.prices, new.centre_prices
+
+    def find_triples(self, z: Array, most: int) -> int:
+        """Sites look for triples that the columns, mixed by z, violate; how many they found."""
+        found = self.totals.ask(PriceQuery(0, triples=FindTriples(z, most))).triples
+        assert found is not None
+        self.overlaps = self.overlaps + found.overlaps
+        self.sizes = self.sizes + np.diag(found.overlaps)
+        return round(found.found)
 
     def worth_keeping(self, most: int) -> NDArray[np.bool_]:
         """At most `most`: those that the master used last."""

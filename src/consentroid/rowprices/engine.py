@@ -17,7 +17,7 @@ from ..core.arrays import Array
 from ..core.errors import InvalidInput
 from ..core.result import Regions, StopReason
 from ..protocol.messages import Moments, PriceQuery
-from .bundle import Bundle
+from .bundle import PATIENT, Bundle
 from .cells import Cell, Node, between_centroids, frontier, most_fractional
 from .columns import Columns
 from .coordinates import Axes, spectral_bound
@@ -39,6 +39,7 @@ REGION_LOOKS = 30.0  # or so many times all rows, if that is more
 CLEAR_ROWS = 20_000  # up to which prices are moved so that regions become small: with more, nothing costs as much
 TO_PROVE = 0.15  # of the gap that prices leave: what a search for the bound's own sake may lack besides
 BRANCH_WITH = 0.5  # of the gap that the best prices leave: what the bound of a node that is branched may lack besides
+BRANCH_WITH_TRIPLES = 0.1  # the same where fees leave so little that a missing column counts
 SEARCH_UNTIL, SEARCH_FOR, SEARCH_LATEST = 0.3, 0.2, 0.6  # of the time: for a search of all axes that does not end
 
 
@@ -192,15 +193,23 @@ class Engine:
                 proven, before_that = bundle.value, before_that[:0]
                 left = max(SEARCHES_LEFT * self._search_took, LEFT_AT_THE_END * session.time_limit)
                 bundle.improve(self._goal(), session.time_limit - left, STEPS_PER_SEARCH)
+                while bundle.value <= proven and self._prefers_prices(node, bundle, session.time_limit - left):
+                    bundle.improve(self._goal(), session.time_limit - left, STEPS_PER_SEARCH)
                 if bundle.value <= proven:
                     return
                 continue
             promised, optimal = bundle.value, bundle.optimal
             bundle.add_points(*missed)
-            proven_enough = node.bound > promised - BRANCH_WITH * (session.upper_y - promised)
+            lacking = BRANCH_WITH_TRIPLES if bundle.tied else BRANCH_WITH
+            proven_enough = node.bound > promised - lacking * (session.upper_y - promised)
             if optimal and promised < session.cutoff and proven_enough:  # it must be branched anyway
                 return
             bundle.improve(self._goal(), np.inf if node.path else self._search_at)
+
+    def _prefers_prices(self, node: Node, bundle: Bundle, until: float) -> bool:
+        """Where a branch would have very many children, better prices are worth more than it."""
+        session = self.session
+        return session.n_clusters >= PATIENT and not (node.path or bundle.optimal) and session.clock < until
 
     def _prove_before_branching(self, node: Node, bundle: Bundle) -> None:
         """A node that must be branched: most of what its prices promise, for little more work."""

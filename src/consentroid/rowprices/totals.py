@@ -24,6 +24,7 @@ from ..protocol.messages import (
     PriceReply,
     PricesKept,
     Trimmed,
+    TripleSums,
 )
 
 EPS = 2.0**-52
@@ -42,8 +43,7 @@ class Totals:
 
     def ask_each(self, query: PriceQuery) -> Sequence[PriceReply]:
         """The replies of all sites, for what is a site's own: claims and digests."""
-        changes = any(part is not None for part in (query.coordinates, query.start, query.move, query.columns))
-        self.step += changes
+        self.step += query.changes
         self.exchanges += 1
         return self.ask_sites(replace(query, step=self.step))
 
@@ -84,6 +84,7 @@ def total(query: PriceQuery, replies: Sequence[PriceReply]) -> PriceReply:
         else Located(float(up([np.array(r.located.scatter_error) for r in replies if r.located]))),
         priced=None if first.priced is None else _priced(replies),
         columns=None if first.columns is None else _columns(replies),
+        triples=None if first.triples is None else _triples(replies),
         trimmed=None if first.trimmed is None else _trimmed(replies),
         boxes=None if first.boxes is None else _boxes(query, replies),
         claimed=None if first.claimed is None else _claims(query, replies),
@@ -107,6 +108,11 @@ def _columns(replies: Sequence[PriceReply]) -> ColumnSums:
     parts = [r.columns for r in replies if r.columns]
     names = ("costs", "sizes", "overlaps", "prices", "centre_prices")
     return ColumnSums(*(plain([getattr(p, name) for p in parts]) for name in names))
+
+
+def _triples(replies: Sequence[PriceReply]) -> TripleSums:
+    parts = [r.triples for r in replies if r.triples]
+    return TripleSums(sum(p.found for p in parts), plain([p.overlaps for p in parts]))
 
 
 def _trimmed(replies: Sequence[PriceReply]) -> Trimmed:

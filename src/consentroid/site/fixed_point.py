@@ -45,6 +45,7 @@ from ..protocol.messages import (
     PriceReply,
     PricesKept,
     Trimmed,
+    TripleSums,
 )
 
 HEADROOM, BITS, LOW = 16, 112, 50
@@ -79,6 +80,7 @@ FIELDS: dict[type, dict[str, tuple[int, str, int] | str]] = {
         "prices": (2, "y", NEAREST),
         "centre_prices": (2, "y", NEAREST),
     },
+    TripleSums: {"found": (0, "y", NEAREST), "overlaps": (0, "y", NEAREST)},
     Trimmed: {"values": (2, "y", NEAREST), "weights": (0, "y", NEAREST), "offsets": (1, "y", NEAREST)},
     BoxSums: {
         "minorants": QUADRATIC,
@@ -108,6 +110,7 @@ PARTS: dict[str, type] = {
     "located": Located,
     "priced": Priced,
     "columns": ColumnSums,
+    "triples": TripleSums,
     "trimmed": Trimmed,
     "boxes": BoxSums,
     "claimed": ClaimSums,

@@ -22,6 +22,7 @@ from ..protocol.messages import (
     ColumnSums,
     Coordinates,
     Examine,
+    FindTriples,
     KeepPrices,
     Located,
     MakeColumns,
@@ -31,6 +32,7 @@ from ..protocol.messages import (
     StartPrices,
     Trim,
     Trimmed,
+    TripleSums,
 )
 from .blocks import Blocks, neighbours
 from .cloud import Cloud, fair_stride, first_prices
@@ -38,8 +40,10 @@ from .columns import ColumnSets
 from .guard import N_GROUPS, Guard
 from .kernels.boxes import EPS, OFFSET, TINY, claim_boxes, examine_boxes
 from .kernels.members import members_of
+from .kernels.triples import leave_out, trim_triples
 from .parallel import Pool, in_parallel
-from .price_files import price_digest, write_prices
+from .price_files import SitePrices
+from .triples import Triples, where_two_gain
 
 MOST_REMEMBERED = 32_000_000  # undecided rows kept for boxes whose children may come; the oldest are forgotten
 
@@ -51,10 +55,21 @@ def fewest_rows(weights: Array, of_rows: Array) -> Array:
 
 @dataclass
 class Remembered:
-    """A box's undecided rows and in-sums, for its children."""
+    """A box's undecided rows (those of triples that cost a fee apart), in-sums and triples, for its children."""
 
     rows: NDArray[np.int32]
     sums: Array
+    near: NDArray[np.int32]  # triples with a row that is not out
+
+    @property
+    def size(self) -> int:
+        return len(self.rows) + len(self.sums) + len(self.near)
+
+
+def _joined(parts: list[NDArray[np.int32]]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+    """One after the other, and where each begins."""
+    starts = np.cumsum([0, *(len(part) for part in parts)])[:-1]
+    return np.concatenate(parts), starts.astype(np.int64)
 
 
 @dataclass
@@ -104,7 +119,7 @@ class PricedRows:
         """These rows or groups, from now on; without prices and columns."""
         self.cloud, self.y, self.weights, self.blocks = cloud, cloud.y, cloud.w, cloud.blocks
         self.slots.clear()
-        self.columns = ColumnSets(cloud.w, self.pool)
+        self.columns, self.triples = ColumnSets(cloud.w, self.pool), Triples(cloud.w, self.pool)
         self._forget_boxes()
 
     def _grouped(self, stride: int) -> Cloud:
@@ -120,6 +135,7 @@ class PricedRows:
         prices = self._first(request.centroids)
         if self.cloud.stride == 1:
             self.first = None  # once: they have been improved since
+        self.triples.start(request.slot)
         return self._store(request.slot, prices)
 
     def _first(self, centroids: Array, rows: bool = False) -> Array:
@@ -142,7 +158,11 @@ class PricedRows:
         return self._store(request.slot, rows.carried_over(groups, learnt, first))
 
     def move(self, request: MovePrices) -> Priced:
-        return self._store(request.slot, self.columns.moved(self._slot(request.centre), request.z, request.tau))
+        moved = self.columns.moved(self._slot(request.centre), request.z, request.tau)
+        self.triples.move(request.slot, request.centre, request.z, request.tau)
+        if not self.triples.fees(request.slot).sum() <= 0.5 * float(self.weights @ moved):
+            self.triples.start(request.slot)  # fees are for the few rows between clusters: these are no good
+        return self._store(request.slot, moved)
 
     def _store(self, slot: int, prices: Array) -> Priced:
         if not np.isfinite(prices).all():
@@ -150,11 +170,16 @@ class PricedRows:
         self.slots[slot] = prices
         if slot == self._boxes_slot:
             self._forget_boxes()
-        return self.guard.priced(Priced(self.total(prices), self.columns.prices(prices)))
+        of_columns = self.columns.prices(prices)
+        if len(self.triples):
+            of_columns = np.maximum(of_columns - self.triples.paid(slot), 0.0)
+        return self.guard.priced(Priced(self.total(slot), of_columns))
 
-    def total(self, prices: Array) -> float:
-        """Σ w λ, rounded down: all terms are positive."""
-        return max(float(self.weights @ prices) * (1.0 - (len(prices) + 8) * 2 * EPS) - TINY, 0.0)
+    def total(self, slot: int) -> float:
+        """Σ w λ − Σ φ, rounded down: all terms of either sum are positive."""
+        prices, fees = self._slot(slot), self.triples.fees(slot)
+        total = max(float(self.weights @ prices) * (1.0 - (len(prices) + 8) * 2 * EPS) - TINY, 0.0)
+        return total - float(fees.sum()) * (1.0 + (len(fees) + 8) * 2 * EPS) - 2 * EPS * total * (len(fees) > 0)
 
     def _slot(self, slot: int) -> Array:
         if slot not in self.slots:
@@ -173,15 +198,29 @@ class PricedRows:
         prices, centre, n = self._slot(request.slot), self._slot(request.centre), len(request.points)
         new, points, blocks = self.columns.room_for(request.kept, n), self.cloud.among(request.points), self.blocks
         dearest, sums = blocks.greatest(prices), np.empty((5, n))  # rows, costs, sizes, prices, prices of the centre
+        triples, fees = self.triples, self.triples.fees(request.slot)
 
         def work(first: int, last: int) -> None:
             members_of(self.y, self.weights, prices, centre, blocks.starts, blocks.low, blocks.high, dearest, points,
                        first, last, new, sums)  # fmt: skip
+            leave_out(self.y, self.weights, prices, centre, triples.rows, fees, points, first, last, new, sums)
 
         in_parallel(work, n, self.pool, n * self.y.size // 4)
         self.columns.n_rows[len(self.columns) - n :] = sums[0]
         made = ColumnSums(sums[1], sums[2], self.columns.overlaps(n), sums[3], sums[4])
+        if len(triples):
+            made = triples.added_to(made, request, self.columns.bits)
         return self.guard.columns(made, self.columns.n_rows)
+
+    def find_triples(self, request: FindTriples) -> TripleSums:
+        """A site that does not tell groups of few rows makes none: sums over new triples would tell of such."""
+        if len(request.z) != len(self.columns):
+            raise NodeRefused(f"{len(request.z)} weights for {len(self.columns)} columns")
+        allowed = self.cloud.stride == 1 and (self.guard.least <= 1 or self.guard.masked)
+        before = len(self.triples)
+        overlaps = self.triples.find(request.z, request.most if allowed else 0, self.columns.bits)
+        self._forget_boxes()
+        return TripleSums(float(len(self.triples) - before), overlaps)
 
     def trim(self, request: Trim) -> Trimmed:
         prices, cloud = self._slot(request.slot), self.cloud
@@ -190,6 +229,15 @@ class PricedRows:
             cloud, prices = self._everything.guess(self._grouped(stride), prices)
         points = cloud.among(request.points)
         values, weights, offsets = cloud.trim(points, prices, self.pool)
+        if cloud is self.cloud and len(self.triples):
+            rows, fees = self.triples.paying(request.slot)
+            centres, reach = where_two_gain(self.y[rows], prices[rows])
+
+            def work(first: int, last: int) -> None:
+                trim_triples(self.y, self.weights, prices, rows, fees, centres, reach, points, first, last, values,
+                             weights, offsets)  # fmt: skip
+
+            in_parallel(work, len(points), self.pool, len(points) * rows.size)
         told = Trimmed(values, weights, offsets[:, : request.points.shape[1]])
         return self.guard.trimmed(request, told, fewest_rows(weights, cloud.w))
 
@@ -200,10 +248,12 @@ class PricedRows:
         if request.slot != self._boxes_slot:
             self._forget_boxes()
             self._boxes_slot = request.slot
-        inherited = [self._parent(int(parent)) for parent in request.parents]
+        triples, fees = self.triples.paying(request.slot)
+        inherited = [self._parent(int(parent), triples) for parent in request.parents]
         lengths = np.array([len(one.rows) for one in inherited], dtype=np.int64)
-        starts = np.concatenate([[0], np.cumsum(lengths)[:-1]]).astype(np.int64)
-        rows, sums = np.concatenate([one.rows for one in inherited]), np.stack([one.sums for one in inherited])
+        sums, rows, starts = np.stack([one.sums for one in inherited]), *_joined([one.rows for one in inherited])
+        near, near_starts = _joined([one.near for one in inherited])
+        near_lengths = np.array([len(one.near) for one in inherited], dtype=np.int64)
         kept, kept_lengths = np.empty(len(rows), np.int32), np.empty(n, np.int64)
         out = BoxSums(
             minorants=np.empty((n, n_features + 2)),
@@ -218,13 +268,15 @@ class PricedRows:
 
         def work(first: int, last: int) -> None:
             examine_boxes(self.y, self.weights, prices, request.lower, request.upper, request.held, request.steepness,
-                          request.any_set, SHIFT, multiples, rows, starts, lengths, sums, first, last, kept,
-                          kept_lengths, out.minorants, out.insides, out.undecided, out.worth, out.cuts, out.scores,
-                          groups)  # fmt: skip
+                          request.any_set, SHIFT, multiples, rows, starts, lengths, sums, triples, fees, near,
+                          near_starts, near_lengths, first, last, kept, kept_lengths, out.minorants, out.insides,
+                          out.undecided, out.worth, out.cuts, out.scores, groups)  # fmt: skip
 
-        in_parallel(work, n, self.pool, len(rows) * n_features * 8)
+        in_parallel(work, n, self.pool, (len(rows) + 3 * len(near)) * n_features * 8)
         for b, key in enumerate(request.keys):
-            self._remember(int(key), Remembered(kept[starts[b] : starts[b] + kept_lengths[b]].copy(), sums[b]))
+            undecided = kept[starts[b] : starts[b] + kept_lengths[b]].copy()
+            close = near[near_starts[b] : near_starts[b] + near_lengths[b]].copy()
+            self._remember(int(key), Remembered(undecided, sums[b], close))
         return self.guard.examined(request, out, groups, float(self.weights.sum()))
 
     def claim(self, request: Claim) -> ClaimSums:
@@ -236,30 +288,32 @@ class PricedRows:
         cut_first = np.searchsorted(request.cut_box, np.arange(n + 1)).astype(np.int64)
         out = ClaimSums(np.empty((n, n_features + 2)), np.empty((n, n_features + 2)), np.empty(len(request.cut_box)))
         groups, blocks, dearest = np.empty((n, N_GROUPS)), self.blocks, self.blocks.greatest(prices)
+        triples, fees = self.triples.paying(request.slot)
+        tied = np.zeros(len(self.y), np.bool_)
+        tied[triples.ravel()] = True
 
         def work(first: int, last: int) -> None:
             claim_boxes(self.y, self.weights, prices, request.lower, request.upper, request.held, SHIFT, blocks.starts,
-                        blocks.low, blocks.high, dearest, cut_first, request.cut_axis, request.cut_side,
-                        request.cut_at, request.cut_mu, first, last, out.minorants, out.insides, out.cuts,
-                        groups)  # fmt: skip
+                        blocks.low, blocks.high, dearest, triples, fees, tied, cut_first, request.cut_axis,
+                        request.cut_side, request.cut_at, request.cut_mu, first, last, out.minorants, out.insides,
+                        out.cuts, groups)  # fmt: skip
 
         in_parallel(work, n, self.pool, n * self.y.size)
         return self.guard.claimed(request, out, groups)
 
-    def _parent(self, key: int) -> Remembered:
+    def _parent(self, key: int, triples: NDArray[np.int64]) -> Remembered:
         known = self._boxes.get(key)
         if known is None:
-            sums = np.zeros(OFFSET + 2 * self.y.shape[1])
-            return Remembered(np.arange(len(self.y), dtype=np.int32), sums)
-        return Remembered(known.rows, known.sums.copy())
+            sums, rows = np.zeros(OFFSET + 2 * self.y.shape[1]), np.arange(len(self.y), dtype=np.int32)
+            return Remembered(np.delete(rows, triples.ravel()), sums, np.arange(len(triples), dtype=np.int32))
+        return Remembered(known.rows, known.sums.copy(), known.near)
 
     def _remember(self, key: int, box: Remembered) -> None:
         self._boxes[key] = box
-        self._remembered += len(box.rows) + len(box.sums)
+        self._remembered += box.size
         while self._remembered > MOST_REMEMBERED and len(self._boxes) > 1:
             oldest = next(iter(self._boxes))
-            gone = self._boxes.pop(oldest)
-            self._remembered -= len(gone.rows) + len(gone.sums)
+            self._remembered -= self._boxes.pop(oldest).size
 
     def _forget_boxes(self) -> None:
         self._boxes.clear()
@@ -270,13 +324,13 @@ class PricedRows:
     def keep(self, request: KeepPrices, path: Path | None) -> PricesKept:
         """Prices of the slots to the private file, and their digest to the certificate."""
         kept = self.prices_of(request.slots)
-        write_prices(path, kept)
-        totals = np.array([self.total(self._slot(int(slot))) for slot in request.slots])
-        return PricesKept(price_digest(kept), totals)
+        kept.write(path)
+        return PricesKept(kept.digest, np.array([self.total(int(slot)) for slot in request.slots]))
 
-    def prices_of(self, slots: NDArray[np.int64]) -> Array:
-        """(L, n) in the rows' own order."""
-        kept = np.empty((len(slots), len(self.x)))
+    def prices_of(self, slots: NDArray[np.int64]) -> SitePrices:
+        """In the rows' own order."""
+        kept, fees = np.empty((len(slots), len(self.x))), np.empty((len(slots), len(self.triples)))
         for i, slot in enumerate(slots):
             kept[i, self.order] = self._proving_slot(int(slot))
-        return kept
+            fees[i] = self.triples.fees(int(slot))
+        return SitePrices.of(kept, self.order[self.triples.rows], fees)

@@ -35,6 +35,7 @@ from .guard import Guard
 from .kernels.boxes import EPS
 from .kernels.columns import assign_rows
 from .parallel import in_parallel
+from .price_files import SitePrices
 from .prices import PricedRows, fewest_rows
 
 drop_stale("site")
@@ -83,8 +84,8 @@ class SiteWorker:
             reason = f"{type(error).__name__}: {error}"
             return Failure(self.name, reason, -1 if isinstance(request, Describe) else request.round, final)
 
-    def prices(self, slots: NDArray[np.int64]) -> Array:
-        """(L, n) prices in the order of the rows of positive weight: they stay with the site's owner."""
+    def prices(self, slots: NDArray[np.int64]) -> SitePrices:
+        """In the order of the rows of positive weight: they stay with the site's owner."""
         return self._prices.prices_of(slots)
 
     def distinct(self, most: int) -> Array:
@@ -137,7 +138,7 @@ class SiteWorker:
 
     def _price(self, query: PriceQuery) -> PriceReply | Failure:
         started = time.perf_counter()
-        changes = any(part is not None for part in (query.coordinates, query.start, query.move, query.columns))
+        changes = query.changes
         if changes and query.step == self._step and self._last is not None and self._last.round == query.round:
             return self._last
         begins = query.coordinates is not None
@@ -152,6 +153,7 @@ class SiteWorker:
             located=None if query.coordinates is None else prices.locate(query.coordinates),
             priced=self._new_prices(query),
             columns=None if query.columns is None else prices.make_columns(query.columns),
+            triples=None if query.triples is None else prices.find_triples(query.triples),
             trimmed=None if query.trim is None else prices.trim(query.trim),
             boxes=None if query.examine is None else prices.examine(query.examine),
             claimed=None if query.claim is None else prices.claim(query.claim),

@@ -13,7 +13,7 @@ with the records and rows, never with depth times either.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -31,7 +31,8 @@ from ..certificate.document import (
 )
 from ..core.arrays import Array
 from ..core.errors import CertificateInvalid
-from .kernels import FLOOR, UNIT, box_sums, classify, cut_sums, frame, least_value, worst_excess
+from .kernels import FLOOR, UNIT, add_fees, box_sums, classify, cut_sums, frame, least_value, worst_excess
+from .stored_prices import StoredPrices
 
 CLAIM_LIMIT = 1e-9  # relative: a claim that the rows miss by more is false, by less is rounding
 
@@ -49,6 +50,29 @@ class Rows:
 
 
 @dataclass(frozen=True)
+class PriceVector:
+    """Prices of these rows in one leaf, and fees of triples of them; each triple's rows are of one site."""
+
+    rows: Array  # (n,)
+    triples: NDArray[np.int64]  # (T, 3) places among the rows
+    fees: Array  # (T,) all positive
+    tied: NDArray[np.bool_]  # (n,) whether a row is in one of them
+
+    @classmethod
+    def of(cls, prices: Sequence[StoredPrices], number: int) -> PriceVector:
+        """Vector `number` of every site, one after the other."""
+        vectors = [one.rows[number] for one in prices]
+        before = np.cumsum([0, *(len(vector) for vector in vectors)])
+        triples = [one.triples[one.fees[number] > 0.0] + at for one, at in zip(prices, before, strict=False)]
+        fees = [one.fees[number][one.fees[number] > 0.0] for one in prices]
+        rows = np.concatenate([*vectors, np.empty(0)])
+        three = np.concatenate([*triples, np.empty((0, 3), np.int64)])
+        tied = np.zeros(len(rows), np.bool_)
+        tied[three.ravel()] = True
+        return cls(rows, three, np.concatenate([*fees, np.empty(0)]), tied)
+
+
+@dataclass(frozen=True)
 class CheckScales:
     """Per site, what claims are compared by: its Σ w λ, and what the rounding of coordinates can do to them.
 
@@ -60,11 +84,11 @@ class CheckScales:
     priced: Array  # (P,) for Σ w (λ − a), times μ
 
     @classmethod
-    def of(cls, rows: Rows, prices: Array, totals: Array) -> CheckScales:
+    def of(cls, rows: Rows, prices: PriceVector, totals: Array) -> CheckScales:
         mass = 4.0 / CLAIM_LIMIT * rows.w * rows.error
         linear, priced = np.zeros(len(rows.sites)), np.zeros(len(rows.sites))
         np.add.at(linear, rows.site, mass)
-        np.add.at(priced, rows.site, mass * np.sqrt(prices))
+        np.add.at(priced, rows.site, mass * np.sqrt(prices.rows))
         return cls(np.maximum(totals + 2.0 * priced, 1e-300), linear, priced)
 
 
@@ -72,11 +96,12 @@ class CellCheck:
     """One cell's tree of boxes under one vector of prices."""
 
     def __init__(
-        self, cell: CellProof, tree: BoxTree, root: Array, shift: float, rows: Rows, prices: Array, scales: CheckScales,
-        place: str, tick: Callable[[], None],
+        self, cell: CellProof, tree: BoxTree, root: Array, shift: float, rows: Rows, prices: PriceVector,
+        scales: CheckScales, place: str, tick: Callable[[], None],
     ) -> None:  # fmt: skip
         n_features = len(cell.lower)
-        self.tree, self.rows, self.prices, self.scales = tree, rows, prices, scales
+        self.tree, self.rows, self.scales = tree, rows, scales
+        self.prices, self.vector = prices.rows, prices
         self.shift, self.place, self.tick = shift, place, tick
         self.cell = np.stack([cell.lower, cell.upper])
         self.inner = np.stack([cell.lower > root[0], cell.upper < root[1]])
@@ -252,10 +277,10 @@ class CellCheck:
     # ------------------------------------------------------------------ sums over rows
 
     def _classify(self) -> None:
-        rows = self.rows
         self.first, self.last = classify(
-            rows.y, self.prices, self.box[0], self.box[1], self.order, self.first, self.last, self.least
-        )
+            self.rows.y, self.prices, self.vector.tied, self.box[0], self.box[1], self.order, self.first, self.last,
+            self.least,
+        )  # fmt: skip
 
     def _sums(self) -> None:
         """`numbers`: what the rows say where they are given, what is claimed for the other sites."""
@@ -263,6 +288,7 @@ class CellCheck:
         frame(self.box[0], self.box[1], self.cell, self.inner, self.shift, self.frame)
         self._classify()
         box_sums(rows.y, rows.w, self.prices, rows.site, self.order, self.first, self.last, self.frame, self.own)
+        add_fees(rows.y, rows.w, self.prices, rows.site, self.vector.triples, self.vector.fees, self.frame, self.own)
         self.numbers[rows.sites] = self.own
         if claims is None:
             return

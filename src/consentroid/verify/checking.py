@@ -22,10 +22,11 @@ from ..certificate.document import Certificate, LeafProof
 from ..core.arrays import Array
 from ..core.errors import CertificateInvalid, InvalidInput
 from .arithmetic import basis_norm, bound_on_rows, exact_sum, relative_gap, rounded_down, rounded_up
-from .boxes import CellCheck, CheckScales, Rows
+from .boxes import CellCheck, CheckScales, PriceVector, Rows
 from .cells import check_cover
 from .rows import SiteRows, site_rows
 from .spectrum import RowMoments, added, rest_bound
+from .stored_prices import PriceSource
 
 LIMIT = 1e-9  # of the cost: a bound that falls short of what is stated by more refutes the statement
 COARSE = 2.0**-12 * (1.0 + 1e-6)  # sites may round a cost up by so much of it
@@ -84,7 +85,7 @@ class Report:
 def verify(
     certificate: Path | str | dict[str, Any] | Certificate,
     rows: Mapping[str, ArrayLike] | None = None,
-    prices: Mapping[str, Path | ArrayLike] | None = None,
+    prices: Mapping[str, PriceSource] | None = None,
     weights: Mapping[str, ArrayLike] | None = None,
     *,
     time_limit: float = math.inf,
@@ -241,8 +242,8 @@ class Check:
             exact += exact_sum(claimed[rows.absent])
         if not leaf.total <= float(exact) * (1.0 + LIMIT):
             raise CertificateInvalid(f"{place}, total: {leaf.total!r} is stated, {float(exact)!r} is right")
-        vectors = [self.given[name].prices for name in present]
-        prices = np.concatenate([vector[leaf.prices] for vector in vectors if vector is not None] or [np.empty(0)])
+        stored = [self.given[name].prices for name in present]
+        prices = PriceVector.of([one for one in stored if one is not None], leaf.prices)
         scales = CheckScales.of(rows, prices, totals)
         for i, cell in enumerate(leaf.cells):
             self.tick()

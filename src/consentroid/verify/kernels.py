@@ -48,12 +48,14 @@ def frame(
 
 @compiled
 def classify(
-    y: Array, prices: Array, lower: Array, upper: Array, order: Order, first: int, last: int, least: Array
-) -> tuple[int, int]:
+    y: Array, prices: Array, tied: NDArray[np.bool_], lower: Array, upper: Array, order: Order, first: int, last: int,
+    least: Array,
+) -> tuple[int, int]:  # fmt: skip
     """Sort order[first:last] into out | undecided | in; returns where the undecided rows begin and end.
 
     Rows out or in for a box are so for every box inside it: order[:first] is out, order[last:] is in. `least` receives
-    the least squared distance of undecided rows, rounded down.
+    the least squared distance of undecided rows, rounded down. A row that is `tied` into a triple is never in: a fee
+    may keep it out.
     """
     n_features = len(lower)
     margin = (n_features + 6) * UNIT
@@ -72,7 +74,7 @@ def classify(
             order[i], order[first] = order[first], order[i]
             first += 1
             i += 1
-        elif far * (1.0 + margin) + FLOOR <= prices[j]:
+        elif not tied[j] and far * (1.0 + margin) + FLOOR <= prices[j]:
             last -= 1
             order[i], order[last] = order[last], order[i]
         else:
@@ -157,6 +159,38 @@ def box_sums(
             out[k, c] = (sums[k, c] + rests[k, c]) + out[k, width + c]
         out[k, width - 1] -= margin * (size[k, 0] + size[k, 1])
         out[k, 2 * width - 1] -= margin * size[k, 1]
+
+
+@compiled
+def add_fees(
+    y: Array, w: Array, prices: Array, site: Order, triples: Order, fees: Array, box: Array, out: Array
+) -> None:
+    """Add to the minorants' C what fees add to f at least, anywhere in the box: for each triple the lesser of its fee
+    and all that its rows gain but for the one that gains most; a row gains w max(0, −ψ), at least where ψ is greatest.
+    With S the rows that f takes, the three contribute Σ_S w ψ + fee [two or more in S], which is no less than
+    Σ w min(0, ψ) and that."""
+    n_features = y.shape[1]
+    width = n_features + 2
+    centre, half, linear, square = box[0], box[1], box[2], box[3]
+    small = (2 * n_features + 16) * UNIT
+    for t in range(len(triples)):
+        together, most = 0.0, 0.0
+        for i in range(3):
+            j = triples[t, i]
+            at, rise = 0.0, 0.0
+            for d in range(n_features):
+                u = abs(y[j, d] - centre[d])
+                at += u * u
+                rise += half[d] * (square[d] * half[d] + 2.0 * linear[d] * u)
+            gain = w[j] * (((prices[j] - at) - rise) - small * (at + prices[j] + rise + FLOOR)) - FLOOR
+            if gain > 0.0:
+                together += gain
+                most = max(most, gain)
+        due = min(fees[t], (together - most) - 8.0 * UNIT * together)
+        if due > 0.0:
+            k = site[triples[t, 0]]
+            before = out[k, width - 1]
+            out[k, width - 1] = before + due - 4.0 * UNIT * (abs(before) + due)
 
 
 @compiled

@@ -15,7 +15,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -23,13 +22,14 @@ from numpy.typing import ArrayLike, NDArray
 from ..certificate.document import CLOSED, CLOSED_BY_CUT, COST_CUT, SHRUNK, STATIONARY_CUT, BoxTree, Certificate
 from ..core.arrays import Array
 from ..core.errors import CertificateInvalid, InvalidInput
-from .boxes import CLAIM_LIMIT, CellCheck, CheckScales, Rows
+from .boxes import CLAIM_LIMIT, CellCheck, CheckScales, PriceVector, Rows
 from .cells import check_cover
 from .checking import LIMIT, Check
 from .kernels import FLOOR, UNIT, cut_sums, most_above
 from .limbs import DOWN, NEAREST, UP, Limbs, to_limbs
 from .rows import SiteRows, site_rows
 from .spectrum import RowMoments
+from .stored_prices import PriceSource
 
 COST, ERROR, WEIGHT, OFFSET, VALUE = range(5)  # what a quantum is for: weights times lengths to the power 0, 1, 2
 COST_DIGITS = 13  # binary: what is added is below `COARSE` (`checking.py`)
@@ -92,7 +92,7 @@ def slots(certificate: Certificate) -> Slots:
 
 
 def site_share(
-    certificate: Certificate, name: str, rows: ArrayLike, weights: ArrayLike, prices: Path | ArrayLike,
+    certificate: Certificate, name: str, rows: ArrayLike, weights: ArrayLike, prices: PriceSource,
     claims: ClaimsOf, quanta: NDArray[np.int64], coarse_cost: bool = False,
 ) -> Limbs:  # fmt: skip
     """The site's part of every sum; raises `CertificateInvalid` where rows and certificate do not fit together.
@@ -158,7 +158,7 @@ def _boxes(certificate: Certificate, site: SiteRows, claims: ClaimsOf, quanta: N
     )  # fmt: skip
     numbers = []
     for i, leaf in enumerate(certificate.leaves):
-        prices = site.prices[leaf.prices]
+        prices = PriceVector.of([site.prices], leaf.prices)
         scales = CheckScales.of(rows, prices, np.array([site.total(leaf.prices)]))
         for j, cell in enumerate(leaf.cells):
             if cell.proof is None:
@@ -176,7 +176,7 @@ class _SiteBoxes(CellCheck):
     """The checker's walk over the boxes of a cell with one site's rows: it compares claims, and judges no bound."""
 
     def __init__(
-        self, certificate: Certificate, leaf: int, cell: int, rows: Rows, prices: Array, scales: CheckScales,
+        self, certificate: Certificate, leaf: int, cell: int, rows: Rows, prices: PriceVector, scales: CheckScales,
         claims: ClaimsOf, quanta: NDArray[np.int64], index: int,
     ) -> None:  # fmt: skip
         proof = certificate.leaves[leaf].cells[cell]

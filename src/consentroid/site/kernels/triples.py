@@ -1,0 +1,174 @@
+"""Fees on triples: three rows of a site, of which a centroid that serves two or more pays a fee φ.
+
+A clustering has at most one cluster with two or more of the three rows, so fees of Σ φ in all are paid at most, and
+
+    opt ≥ Σ_j w_j λ_j − Σ_T φ_T + Σ_cells count · min_{m in cell} f(m),
+    f(m) = min_S Σ_{j in S} w_j (|y_j − m|² − λ_j) + Σ_T φ_T [two or more of T are in S]       for any λ, φ ≥ 0
+
+(subset-row inequalities; Jepsen, Petersen, Spoorendonk, Pisinger 2008). A row is in one triple at most, so each decides
+for itself: with the gains g = max(0, w (λ − |y − m|²)) of its three rows it adds to f, beside what the rows add alone,
+
+    min(φ, Σ g − max g),
+
+and takes only the row that gains most where the fee is more than the others gain.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...core.compile import entry, kernel
+from .in_sums import EPS
+from .members import NONE, ONE
+
+
+@kernel
+def gains_at(y, w, lam, rows, m, gains):
+    """Gains of a triple's rows; returns which is the greatest, and Σ of the others."""
+    total, best = 0.0, 0
+    for i in range(3):
+        j, squared = rows[i], 0.0
+        for d in range(len(m)):
+            squared += (y[j, d] - m[d]) ** 2
+        gains[i] = w[j] * (lam[j] - squared) if squared < lam[j] else 0.0
+        total += gains[i]
+        best = i if gains[i] > gains[best] else best
+    others = 0.0
+    for i in range(3):
+        others += gains[i] if i != best else 0.0
+    return best, others
+
+
+@entry
+def trim_triples(y, w, lam, triples, fees, centres, reach, points, first, last, values, weights, offsets):
+    """What fees change in f, weight and offset of points first..last (`trim_step`): nothing at a squared distance of
+    `reach` from the triple's centre, where no two rows gain."""
+    gains = np.empty(3)
+    for p in range(first, last):
+        m = points[p]
+        for t in range(len(triples)):
+            apart = 0.0
+            for d in range(len(m)):
+                apart += (m[d] - centres[t, d]) ** 2
+            if apart >= reach[t]:
+                continue
+            best, others = gains_at(y, w, lam, triples[t], m, gains)
+            if others >= fees[t]:
+                values[p] += fees[t]
+                continue
+            values[p] += others
+            for i in range(3):
+                j = triples[t, i]
+                if i != best and gains[i] > 0.0:
+                    weights[p] -= w[j]
+                    for d in range(len(m)):
+                        offsets[p, d] -= w[j] * (y[j, d] - m[d])
+
+
+@entry
+def leave_out(y, w, lam, centre, triples, fees, points, first, last, bits, sums):
+    """Rows that are not worth their fee leave the columns first..last and their sums (`members_of`)."""
+    gains = np.empty(3)
+    for p in range(first, last):
+        for t in range(len(triples)):
+            best, others = gains_at(y, w, lam, triples[t], points[p], gains)
+            if others >= fees[t]:
+                continue
+            for i in range(3):
+                j = triples[t, i]
+                if i != best and gains[i] > 0.0:
+                    bits[p, j >> 6] &= ~(ONE << np.uint64(j & 63))
+                    sums[0, p] -= 1.0
+                    sums[1, p] -= w[j] * lam[j] - gains[i]
+                    sums[2, p] -= w[j]
+                    sums[3, p] -= w[j] * lam[j]
+                    sums[4, p] -= w[j] * centre[j]
+
+
+@entry
+def two_or_more(bits, triples, first, last, out):
+    """For columns first..last with rows `bits`: a bit in `out` for each triple of which they have two or more rows."""
+    for c in range(first, last):
+        for t in range(len(triples)):
+            found = 0
+            for i in range(3):
+                j = triples[t, i]
+                found += (bits[c, j >> 6] >> np.uint64(j & 63)) & ONE != NONE
+            if found >= 2:
+                out[c, t >> 6] |= ONE << np.uint64(t & 63)
+
+
+@entry
+def most_violated(pairs, members, z, first, last, least, partners, scores):
+    """For each pattern i of rows first..last: the patterns j, k > i with the greatest Σ z [two or more of the three]
+    above 1 + `least`, and by how much it is above 1; score 0 if none. `pairs`: Σ z of the columns that have both; two
+    that have next to none are no pair."""
+    n = len(pairs)
+    near, both = np.empty(n, np.int64), np.empty(len(z), np.int64)
+    for i in range(first, last):
+        scores[i], found = 0.0, 0
+        for j in range(i + 1, n):
+            if pairs[i, j] > least:
+                near[found] = j
+                found += 1
+        for a in range(found):
+            j, n_both = near[a], 0
+            for c in range(len(z)):
+                if members[i, c] and members[j, c]:
+                    both[n_both] = c
+                    n_both += 1
+            for b in range(a + 1, found):
+                k = near[b]
+                sides = pairs[i, j] + pairs[i, k] + pairs[j, k] - 1.0
+                if sides <= max(scores[i], least):
+                    continue
+                for c in range(n_both):
+                    sides -= 2.0 * z[both[c]] if members[k, both[c]] else 0.0
+                if sides > max(scores[i], least):
+                    scores[i], partners[i, 0], partners[i, 1] = sides, j, k
+
+
+@kernel
+def near_rows(y, lam, lo, hi, triples, near, n, every, kept, left, a):
+    """Rows of the triples near[:n] that are not out of the box go behind kept[:left] (least distances into `a`), as
+    undecided rows: a fee may be more than they gain. Triples without such a row are dropped from `near`. With `every`
+    no row is out. Returns how many rows there are now, and triples."""
+    n_features, close = len(lo), 0
+    safe = 1.0 - (n_features + 4) * EPS
+    for t in range(n):
+        found = False
+        for i in range(3):
+            j, least = triples[near[t], i], 0.0
+            for d in range(n_features):
+                outside = max(max(lo[d] - y[j, d], y[j, d] - hi[d]), 0.0)
+                least += outside * outside
+            if every or least * safe < lam[j]:
+                kept[left], a[left] = j, least * safe
+                left += 1
+                found = True
+        if found:
+            near[close] = near[t]
+            close += 1
+    return left, close
+
+
+@kernel
+def fees_due(y, w, lam, centre, half, theta, triples, fees, near, n):
+    """A lower bound on what the fees of the triples near[:n] add to f anywhere in the box, rounded down: a row gains at
+    least −P, where P is the greatest value of its ψ there (`boxes.py`)."""
+    n_features = len(centre)
+    small, total = (4 * n_features + 16) * EPS, 0.0
+    for t in range(n):
+        gained, most = 0.0, 0.0
+        for i in range(3):
+            j = triples[near[t], i]
+            at, rise = 0.0, 0.0
+            for d in range(n_features):
+                u = abs(y[j, d] - centre[d])
+                at += u * u
+                rise += half[d] * ((1.0 - 2.0 * theta[d]) * half[d] + 2.0 * (1.0 - theta[d]) * u)
+            gain = w[j] * max((lam[j] - at) - rise - small * (lam[j] + at + rise), 0.0)
+            gained += gain
+            most = max(most, gain)
+        total += min(fees[near[t]], max(gained - most - 8.0 * EPS * gained, 0.0))
+    return total * (1.0 - (n + 8.0) * 2.0 * EPS)

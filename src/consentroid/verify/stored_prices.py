@@ -1,0 +1,120 @@
+"""A site's price file as the checker reads it: price vectors, and fees of triples of rows; its size is bounded before
+it is read, and anything in it that cannot be so refutes."""
+
+from __future__ import annotations
+
+import math
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ..certificate.document import Certificate, price_digest
+from ..core.arrays import Array
+from ..core.errors import CertificateInvalid, InvalidInput
+
+HEADER = 4096  # bytes of a numpy header, at most
+MOST = 1e300
+# a file, its arrays by their names, or prices alone
+PriceSource = Path | str | Mapping[str, ArrayLike] | ArrayLike
+
+
+class PricesUnknown(Exception):
+    """The price file is missing or is not the certificate's: the site's numbers cannot be checked."""
+
+
+@dataclass(frozen=True)
+class StoredPrices:
+    rows: Array  # (L, n) λ ≥ 0
+    triples: NDArray[np.int64]  # (T, 3) places of rows, none twice
+    fees: Array  # (L, T) φ ≥ 0
+
+
+def stored_prices(certificate: Certificate, name: str, source: PriceSource | None, n_rows: int) -> StoredPrices:
+    """The site's prices, if they are those that the certificate names; refuted if they can be nobody's."""
+    if source is None:
+        raise PricesUnknown("no price file was given; it stays with the site that took part in the run")
+    triples, fees = np.empty((0, 3), np.int64), np.empty((0, 0))
+    if isinstance(source, Mapping):
+        prices = np.array(source["prices"], dtype=float)
+        if "triples" in source:
+            triples, fees = np.array(source["triples"]), np.array(source["fees"], dtype=float)
+    elif isinstance(source, (str, Path)):
+        # a file may hold vectors that this certificate does not use; never what a leaf's own number says: that would
+        # let a file of any size in
+        n_vectors = 4 * max(len(certificate.leaves), 1)
+        prices = _read(source, "prices", 8 * n_vectors * n_rows, "<f8")
+        if _holds(source, "triples"):
+            triples = _read(source, "triples", 8 * n_rows, "<i8")
+            fees = _read(source, "fees", 8 * n_vectors * (n_rows // 3), "<f8")
+    else:
+        prices = np.array(source, dtype=float)
+    if price_digest(prices, triples, fees) != certificate.price_files[name]:
+        raise PricesUnknown("the price file is not the one that the certificate names; give that of the same run")
+    if prices.ndim != 2 or prices.shape[1] != n_rows:
+        raise InvalidInput(
+            f"site '{name}': its price file is for {prices.shape[-1]} rows, {n_rows} of positive weight are given; "
+            "give the rows of the run in their order"
+        )
+    if not np.all((prices >= 0.0) & (prices <= MOST)):
+        raise CertificateInvalid(f"site '{name}': a price is negative or no number")
+    if len(triples) == 0:
+        fees = np.empty((len(prices), 0))
+    _check_triples(name, triples, fees, prices.shape)
+    return StoredPrices(np.ascontiguousarray(prices), triples, np.ascontiguousarray(fees))
+
+
+def _check_triples(name: str, triples: NDArray[np.int64], fees: Array, shape: tuple[int, int]) -> None:
+    """A fee is paid at most once only for three different rows, and each triple decides for itself only if no row is in
+    another."""
+    n_vectors, n_rows = shape
+    whole = triples.dtype.kind == "i" and triples.shape == (len(triples), 3)
+    if not whole or fees.shape != (n_vectors, len(triples)):
+        raise CertificateInvalid(f"site '{name}': triples of the shape {triples.shape} with fees of {fees.shape}")
+    if len(triples) and not (triples.min() >= 0 and triples.max() < n_rows):
+        raise CertificateInvalid(f"site '{name}': a triple names a row that is not there")
+    if len(np.unique(triples)) != triples.size:
+        raise CertificateInvalid(f"site '{name}': a row is in two triples, or twice in one")
+    if not np.all((fees >= 0.0) & (fees <= MOST)):
+        raise CertificateInvalid(f"site '{name}': a fee is negative or no number")
+
+
+def _holds(path: Path | str, name: str) -> bool:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return f"{name}.npy" in archive.namelist()
+    except Exception:  # `_read` has read from it a moment ago
+        raise PricesUnknown("the price file cannot be read") from None
+
+
+def _read(path: Path | str, name: str, most: int, kind: str) -> NDArray[Any]:
+    """A table of an npz file, of at most so many bytes."""
+    most += HEADER
+    try:
+        with zipfile.ZipFile(path) as archive, archive.open(f"{name}.npy") as entry:
+            raw = entry.read(most + 1)
+    except FileNotFoundError:
+        raise PricesUnknown("there is no price file; it is written beside the site's rows when the run ends") from None
+    except (OSError, KeyError, EOFError, RuntimeError, NotImplementedError, zipfile.BadZipFile, zipfile.LargeZipFile):
+        raise PricesUnknown("the price file cannot be read") from None
+    except Exception as error:  # decompressors have errors of their own (zlib.error, lzma.LZMAError)
+        raise PricesUnknown(f"the price file cannot be read ({type(error).__name__})") from None
+    if len(raw) > most:
+        raise PricesUnknown("the price file is larger than the rows and the certificate allow")
+    file = BytesIO(raw)
+    try:
+        version = np.lib.format.read_magic(file)
+        header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        shape, fortran, dtype = header(file)
+    except Exception:  # whatever stands there, it is no header
+        raise PricesUnknown("the price file holds no plain array") from None
+    body = raw[file.tell() :]
+    table = len(shape) == 2 and all(type(size) is int and 0 <= size <= len(body) for size in shape)
+    if dtype != np.dtype(kind) or fortran or not table or math.prod(shape) * 8 != len(body):
+        raise PricesUnknown("the price file holds no table of doubles")
+    return np.frombuffer(body, dtype=kind).reshape(shape).astype(np.float64 if kind == "<f8" else np.int64)

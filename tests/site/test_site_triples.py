@@ -1,0 +1,159 @@
+"""Triples with fees at a site, against sets of rows in plain Python."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+
+from consentroid.core.errors import NodeRefused
+from consentroid.protocol.messages import Coordinates, FindTriples, MakeColumns, MovePrices, StartPrices, Trim
+from consentroid.site.guard import Guard
+from consentroid.site.price_files import SitePrices
+from consentroid.site.prices import PricedRows
+
+POINTS = np.random.default_rng(5).normal(size=(9, 2)) * 0.8
+
+
+def priced(n: int, seed: int = 0, guard: Guard | None = None) -> PricedRows:
+    random = np.random.default_rng(seed)
+    rows = PricedRows(random.normal(size=(n, 2)), random.uniform(0.5, 2.0, n), guard=guard or Guard())
+    rows.locate(Coordinates(np.zeros(2), np.eye(2), 1.0))
+    rows.start(StartPrices(0, np.array([[-1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])))
+    return rows
+
+
+def tied(n: int, n_triples: int, seed: int = 0) -> PricedRows:
+    """With fees in slot 0 and columns made before there were triples."""
+    rows, random = priced(n, seed), np.random.default_rng(seed + 100)
+    rows.make_columns(MakeColumns(0, 0, np.zeros(0, bool), POINTS[:4]))
+    rows.triples.add(random.permutation(n)[: 3 * n_triples].reshape(-1, 3), rows.columns.bits)
+    rows.triples.slots[0] = random.exponential(size=n_triples) * random.choice([0.0, 0.1, 1.0], n_triples)
+    return rows
+
+
+def best_set(rows: PricedRows, m: np.ndarray, slot: int = 0) -> tuple[float, set[int]]:
+    """f(m) over all sets: rows for themselves, triples over all their subsets."""
+    value = rows.weights * (((rows.y - m) ** 2).sum(axis=1) - rows.slots[slot])
+    fees, in_triples = rows.triples.fees(slot), set(rows.triples.rows.ravel().tolist())
+    chosen = {j for j in np.flatnonzero(value < 0.0).tolist() if j not in in_triples}
+    total = sum(value[j] for j in chosen)
+    for three, fee in zip(rows.triples.rows.tolist(), fees):
+        subsets = [some for n in range(4) for some in combinations(three, n)]
+        costs = [sum(value[j] for j in some) + (fee if len(some) >= 2 else 0.0) for some in subsets]
+        total += min(costs)
+        chosen |= set(subsets[int(np.argmin(costs))])
+    return total, chosen
+
+
+def members(rows: PricedRows) -> list[set[int]]:
+    bits = np.unpackbits(rows.columns.bits.view(np.uint8), axis=1, bitorder="little")
+    return [set(np.flatnonzero(one).tolist()) for one in bits]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_steps_of_trimmed_lloyd_pay_fees(seed: int) -> None:
+    rows = tied(60, 12, seed)
+    got = rows.trim(Trim(0, POINTS))
+    for m, value, weight, offset in zip(POINTS, got.values, got.weights, got.offsets):
+        expected, chosen = best_set(rows, m)
+        at = sorted(chosen)
+        assert value == pytest.approx(expected, rel=1e-12)
+        assert weight == pytest.approx(rows.weights[at].sum(), rel=1e-12)
+        np.testing.assert_allclose(offset, rows.weights[at] @ (rows.y[at] - m), rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_columns_with_triples_equal_sets(seed: int) -> None:
+    rows = tied(70, 20, seed)
+    w, prices, three = rows.weights, rows.slots[0], rows.triples.rows.tolist()
+    before = members(rows)
+    kept = np.array([True, False, True, True])
+    sums = rows.make_columns(MakeColumns(0, 0, kept, POINTS[4:]))
+    sets = members(rows)
+    assert sets[:3] == [before[0], *before[2:]]
+    assert sets[3:] == [best_set(rows, m)[1] for m in POINTS[4:]]
+    fees, weight = rows.triples.fees(0), rows.triples.weight
+    served = [{t for t, one in enumerate(three) if len(own & set(one)) >= 2} for own in sets]
+    assert any(served)
+    for q, (own, of_own) in enumerate(zip(sets[3:], served[3:])):
+        at = sorted(own)
+        assert sums.sizes[q] == pytest.approx(w[at].sum() + weight * len(of_own))
+        assert sums.prices[q] == pytest.approx((w * prices)[at].sum() - fees[sorted(of_own)].sum())
+        assert sums.costs[q] - sums.prices[q] == pytest.approx(best_set(rows, POINTS[4 + q])[0])
+        for c, (other, of_other) in enumerate(zip(sets, served)):
+            shared = w[sorted(own & other)].sum() + weight * len(of_own & of_other)
+            assert sums.overlaps[q, c] == pytest.approx(shared)
+    z, tau, sigma = np.linspace(0.0, 1.2, len(sets)), 0.05, rows.triples.prices(0)
+    got = rows.move(MovePrices(1, 0, tau, z))
+    moved = [
+        max(0.0, s + tau * (sum(z[c] for c in range(len(z)) if t in served[c]) - 1.0)) for t, s in enumerate(sigma)
+    ]
+    np.testing.assert_allclose(rows.triples.prices(1), moved, rtol=1e-12, atol=1e-15)
+    of_rows = [(w * rows.slots[1])[sorted(own)].sum() for own in sets]
+    paid = [rows.triples.fees(1)[sorted(of_own)].sum() for of_own in served]
+    np.testing.assert_allclose(got.column_prices, np.subtract(of_rows, paid), rtol=1e-12)
+    assert got.total == pytest.approx(float(w @ rows.slots[1]) - weight * sum(moved), rel=1e-12)
+
+
+def odd_cycle(guard: Guard | None = None) -> tuple[PricedRows, np.ndarray]:
+    """Three rows and three columns, each with another two of them, at z = 1/2: every row is served once, and no
+    clustering does so."""
+    rows = PricedRows(np.array([[0.0, 0.0], [1.0, 0.0], [0.5, 0.8], [9.0, 9.0]]), np.ones(4), guard=guard or Guard())
+    rows.locate(Coordinates(np.zeros(2), np.eye(2), 1.0))
+    rows.start(StartPrices(0, np.array([[0.5, 0.3], [9.0, 9.0]])))
+    rows.slots[0] = np.full(4, 0.4)
+    first = rows.y[[0, 1, 2]] if rows.y[3, 0] == 9.0 else rows.y[[j for j in range(4) if rows.y[j, 0] < 9.0]]
+    points = np.array([(first[a] + first[b]) / 2 for a, b in ((0, 1), (1, 2), (0, 2))] + [[9.0, 9.0]])
+    rows.make_columns(MakeColumns(0, 0, np.zeros(0, bool), points))
+    assert sorted(len(one) for one in members(rows)) == [1, 2, 2, 2]
+    return rows, np.array([0.5, 0.5, 0.5, 1.0])
+
+
+def test_the_triple_that_a_mixture_violates_is_found_once() -> None:
+    rows, z = odd_cycle()
+    found = rows.find_triples(FindTriples(z, 10))
+    assert found.found == 1.0
+    assert sorted(rows.triples.rows[0].tolist()) == [j for j in range(4) if rows.y[j, 0] < 9.0]
+    np.testing.assert_array_equal(found.overlaps, np.diag([0.0, 0.0, 0.0, 0.0]) + np.pad(np.ones((3, 3)), (0, 1)))
+    assert rows.find_triples(FindTriples(z, 10)).found == 0.0  # no row is in two
+    before = rows.total(0)
+    rows.move(MovePrices(1, 0, 0.1, z))
+    np.testing.assert_allclose(rows.triples.fees(1), [0.1 * 0.5])  # Σ z = 1.5 of the columns with two
+    assert rows.total(1) == pytest.approx(before - 0.05)
+
+
+def test_a_whole_clustering_violates_none_and_few_are_asked_for() -> None:
+    rows, _ = odd_cycle()
+    assert rows.find_triples(FindTriples(np.array([1.0, 0.0, 0.0, 1.0]), 10)).found == 0.0
+    assert rows.find_triples(FindTriples(np.array([0.5, 0.5, 0.5, 1.0]), 0)).found == 0.0
+    with pytest.raises(NodeRefused, match="2 weights for 4 columns"):
+        rows.find_triples(FindTriples(np.ones(2), 10))
+
+
+@pytest.mark.parametrize(("guard", "found"), [(Guard(5), 0.0), (Guard(5, masked=True), 1.0)])
+def test_where_small_groups_are_not_told_there_are_none_in_the_open(guard: Guard, found: float) -> None:
+    rows, z = odd_cycle(guard)
+    assert rows.find_triples(FindTriples(z, 10)).found == found
+
+
+def test_fees_that_eat_up_the_prices_are_dropped() -> None:
+    rows, z = odd_cycle()
+    rows.find_triples(FindTriples(z, 10))
+    got = rows.move(MovePrices(1, 0, 1e6, z))
+    assert not rows.triples.fees(1).any()
+    assert got.total >= 0.0
+
+
+def test_parts_of_a_site_have_their_triples_one_after_the_other(tmp_path) -> None:
+    parts = [SitePrices(np.ones((2, n)), np.array([[0, 1, n - 1]]), np.full((2, 1), 0.5 + n)) for n in (4, 6)]
+    whole = SitePrices.together(parts)
+    np.testing.assert_array_equal(whole.triples, [[0, 1, 3], [4, 5, 9]])
+    np.testing.assert_array_equal(whole.fees, [[4.5, 6.5]] * 2)
+    whole.write(tmp_path / "prices.npz")
+    stored = np.load(tmp_path / "prices.npz")
+    assert {name: stored[name].shape for name in stored} == {"prices": (2, 10), "triples": (2, 3), "fees": (2, 2)}
+    free = SitePrices.of(whole.prices, whole.triples, np.zeros((2, 2)))
+    assert len(free.triples) == 0
+    assert free.digest != whole.digest

@@ -1,0 +1,81 @@
+"""Fees of triples in the checker's sums, against all sets of rows in fractions."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from itertools import combinations
+
+import numpy as np
+import pytest
+
+from consentroid.verify.kernels import add_fees, box_sums, classify, frame
+
+F = Fraction
+
+
+def exact(values: np.ndarray) -> list[Fraction]:
+    return [F(float(v)) for v in values]
+
+
+def least_with_fees(y, w, prices, geometry, out_rows, in_rows, triples, fees, m) -> Fraction:
+    """Σ_S w ψ and fees, the least over all sets between the in-rows and those that are not out."""
+    delta = [a - b for a, b in zip(exact(m), exact(geometry[0]))]
+    linear, square = exact(geometry[2]), exact(geometry[3])
+    values = []
+    for j in range(len(y)):
+        u = [a - b for a, b in zip(exact(y[j]), exact(geometry[0]))]
+        psi = sum(a * a for a in u) - F(float(prices[j]))
+        psi += sum(q * e * e - 2 * s * a * e for q, s, a, e in zip(square, linear, u, delta))
+        values.append(F(float(w[j])) * psi)
+    tied = set(triples.ravel().tolist())
+    total = sum(
+        (values[j] if j in in_rows else min(values[j], F(0)))
+        for j in range(len(y))
+        if j not in tied and j not in out_rows
+    )
+    for three, fee in zip(triples.tolist(), exact(fees)):
+        free = [j for j in three if j not in out_rows]
+        subsets = [some for n in range(len(free) + 1) for some in combinations(free, n)]
+        total += min(sum(values[j] for j in some) + (fee if len(some) > 1 else 0) for some in subsets)
+    return F(total)
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e-6, 1e8])
+def test_fees_never_raise_a_minorant_too_far(scale: float) -> None:
+    rng = np.random.default_rng(3)
+    helped = 0
+    for trial in range(150):
+        n, d = int(rng.integers(3, 10)), int(rng.integers(1, 4))
+        y = rng.normal(size=(n, d)) * scale + (1e5 * scale if trial % 3 == 0 else 0.0)
+        w, prices = rng.uniform(0.1, 3.0, n), rng.uniform(0.0, 5.0, n) ** 2 * scale**2
+        triples = rng.permutation(n)[: 3 * int(rng.integers(1, n // 3 + 1))].reshape(-1, 3)
+        fees = rng.choice([1e-3, 1.0, 10.0, 1e4], len(triples)) * scale**2
+        site = np.zeros(n, dtype=np.int64)
+        site[triples[0]] = 1  # another site's rows, of which this triple is
+        tied = np.zeros(n, dtype=bool)
+        tied[triples.ravel()] = True
+        corner = y[0] + rng.normal(size=d) * scale
+        box = np.sort(
+            np.stack([corner, corner + rng.normal(size=d) * scale * rng.choice([0.0, 1e-3, 0.1, 2.0])]), axis=0
+        )
+        geometry, order, least = np.empty((4, d)), np.arange(n), np.zeros(n)
+        frame(box[0], box[1], box, rng.random((2, d)) < 0.3, 31 / 64, geometry)
+        first, last = classify(y, prices, tied, box[0], box[1], order, 0, n, least)
+        assert not tied[order[last:]].any()
+        out = np.zeros((2, 2 * (d + 2)))
+        box_sums(y, w, prices, site, order, first, last, geometry, out)
+        before = out[:, d + 1].copy()
+        add_fees(y, w, prices, site, triples, fees, geometry, out)
+        assert np.all(out[:, d + 1] >= before - 1e-12 * np.abs(before))
+        helped += int(out[1, d + 1] > before[1] + 1e-9 * abs(before[1]))
+        numbers = exact(out[0, : d + 2] + 0.0), exact(out[1, : d + 2])
+        for share in rng.choice([0.0, 0.25, 1.0], size=(4, d)):
+            m = np.clip(box[0] + share * (box[1] - box[0]), box[0], box[1])
+            delta = [a - b for a, b in zip(exact(m), exact(geometry[0]))]
+            terms = zip(exact(geometry[2]), exact(geometry[3]), delta, *(part[1:-1] for part in numbers))
+            weight = numbers[0][0] + numbers[1][0]
+            told = numbers[0][-1] + numbers[1][-1]
+            told += sum(b * weight * e * e - 2 * a * (v + u) * e for a, b, e, v, u in terms)
+            out_rows, in_rows = set(order[:first].tolist()), set(order[last:].tolist())
+            assert told <= least_with_fees(y, w, prices, geometry, out_rows, in_rows, triples, fees, m)
+    assert helped > 20
