@@ -35,6 +35,7 @@ from ..protocol.messages import (
     TripleSums,
 )
 from .blocks import Blocks, neighbours
+from .box_memory import BoxMemory, Inherited, Remembered
 from .cloud import Cloud, fair_stride, first_prices
 from .columns import ColumnSets
 from .guard import N_GROUPS, Guard
@@ -45,31 +46,10 @@ from .parallel import Pool, in_parallel
 from .price_files import SitePrices
 from .triples import Triples, where_two_gain
 
-MOST_REMEMBERED = 32_000_000  # undecided rows kept for boxes whose children may come; the oldest are forgotten
-
 
 def fewest_rows(weights: Array, of_rows: Array) -> Array:
     """How many rows it takes at least to have such a weight together; 0 for 0."""
     return np.asarray(np.ceil(weights / of_rows.max() * (1.0 - 1e-9)))
-
-
-@dataclass
-class Remembered:
-    """A box's undecided rows (those of triples that cost a fee apart), in-sums and triples, for its children."""
-
-    rows: NDArray[np.int32]
-    sums: Array
-    near: NDArray[np.int32]  # triples with a row that is not out
-
-    @property
-    def size(self) -> int:
-        return len(self.rows) + len(self.sums) + len(self.near)
-
-
-def _joined(parts: list[NDArray[np.int32]]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-    """One after the other, and where each begins."""
-    starts = np.cumsum([0, *(len(part) for part in parts)])[:-1]
-    return np.concatenate(parts), starts.astype(np.int64)
 
 
 @dataclass
@@ -83,9 +63,7 @@ class PricedRows:
     first: Array | None = None  # prices to begin with, of an earlier run; of squared distances in the rows' own units
     y: Array = field(default_factory=lambda: np.empty((0, 0)))
     slots: dict[int, Array] = field(default_factory=dict)
-    _boxes: dict[int, Remembered] = field(default_factory=dict)
-    _remembered: int = 0
-    _boxes_slot: int = -1
+    boxes: BoxMemory = field(default_factory=BoxMemory)
 
     # ------------------------------------------------------------------ coordinates and prices
 
@@ -120,7 +98,7 @@ class PricedRows:
         self.cloud, self.y, self.weights, self.blocks = cloud, cloud.y, cloud.w, cloud.blocks
         self.slots.clear()
         self.columns, self.triples = ColumnSets(cloud.w, self.pool), Triples(cloud.w, self.pool)
-        self._forget_boxes()
+        self.boxes.forget()
 
     def _grouped(self, stride: int) -> Cloud:
         if stride == 1:
@@ -168,8 +146,8 @@ class PricedRows:
         if not np.isfinite(prices).all():
             raise NodeRefused("prices overflow")
         self.slots[slot] = prices
-        if slot == self._boxes_slot:
-            self._forget_boxes()
+        if slot == self.boxes.slot:
+            self.boxes.forget()
         of_columns = self.columns.prices(prices)
         if len(self.triples):
             of_columns = np.maximum(of_columns - self.triples.paid(slot), 0.0)
@@ -219,7 +197,7 @@ class PricedRows:
         allowed = self.cloud.stride == 1 and (self.guard.least <= 1 or self.guard.masked)
         before = len(self.triples)
         overlaps = self.triples.find(request.z, request.most if allowed else 0, self.columns.bits)
-        self._forget_boxes()
+        self.boxes.forget()
         return TripleSums(float(len(self.triples) - before), overlaps)
 
     def trim(self, request: Trim) -> Trimmed:
@@ -245,16 +223,11 @@ class PricedRows:
 
     def examine(self, request: Examine) -> BoxSums:
         prices, (n, n_features) = self._proving_slot(request.slot), request.lower.shape
-        if request.slot != self._boxes_slot:
-            self._forget_boxes()
-            self._boxes_slot = request.slot
+        if request.slot != self.boxes.slot:
+            self.boxes.forget(request.slot)
         triples, fees = self.triples.paying(request.slot)
-        inherited = [self._parent(int(parent), triples) for parent in request.parents]
-        lengths = np.array([len(one.rows) for one in inherited], dtype=np.int64)
-        sums, rows, starts = np.stack([one.sums for one in inherited]), *_joined([one.rows for one in inherited])
-        near, near_starts = _joined([one.near for one in inherited])
-        near_lengths = np.array([len(one.near) for one in inherited], dtype=np.int64)
-        kept, kept_lengths = np.empty(len(rows), np.int32), np.empty(n, np.int64)
+        begin = Inherited.of([self._parent(int(parent), triples) for parent in request.parents])
+        kept, kept_lengths = np.empty(len(begin.rows), np.int32), np.empty(n, np.int64)
         out = BoxSums(
             minorants=np.empty((n, n_features + 2)),
             insides=np.empty((n, n_features + 2)),
@@ -268,15 +241,14 @@ class PricedRows:
 
         def work(first: int, last: int) -> None:
             examine_boxes(self.y, self.weights, prices, request.lower, request.upper, request.held, request.steepness,
-                          request.any_set, SHIFT, multiples, rows, starts, lengths, sums, triples, fees, near,
-                          near_starts, near_lengths, first, last, kept, kept_lengths, out.minorants, out.insides,
-                          out.undecided, out.worth, out.cuts, out.scores, groups)  # fmt: skip
+                          request.any_set, SHIFT, multiples, begin.rows, begin.starts, begin.lengths, begin.sums,
+                          triples, fees, begin.near, begin.near_starts, begin.near_lengths, first, last, kept,
+                          kept_lengths, out.minorants, out.insides, out.undecided, out.worth, out.cuts, out.scores,
+                          groups)  # fmt: skip
 
-        in_parallel(work, n, self.pool, (len(rows) + 3 * len(near)) * n_features * 8)
+        in_parallel(work, n, self.pool, (len(begin.rows) + 3 * len(begin.near)) * n_features * 8)
         for b, key in enumerate(request.keys):
-            undecided = kept[starts[b] : starts[b] + kept_lengths[b]].copy()
-            close = near[near_starts[b] : near_starts[b] + near_lengths[b]].copy()
-            self._remember(int(key), Remembered(undecided, sums[b], close))
+            self.boxes.keep(int(key), begin.remembered(b, kept, int(kept_lengths[b])))
         return self.guard.examined(request, out, groups, float(self.weights.sum()))
 
     def claim(self, request: Claim) -> ClaimSums:
@@ -302,22 +274,12 @@ class PricedRows:
         return self.guard.claimed(request, out, groups)
 
     def _parent(self, key: int, triples: NDArray[np.int64]) -> Remembered:
-        known = self._boxes.get(key)
-        if known is None:
-            sums, rows = np.zeros(OFFSET + 2 * self.y.shape[1]), np.arange(len(self.y), dtype=np.int32)
-            return Remembered(np.delete(rows, triples.ravel()), sums, np.arange(len(triples), dtype=np.int32))
-        return Remembered(known.rows, known.sums.copy(), known.near)
-
-    def _remember(self, key: int, box: Remembered) -> None:
-        self._boxes[key] = box
-        self._remembered += box.size
-        while self._remembered > MOST_REMEMBERED and len(self._boxes) > 1:
-            oldest = next(iter(self._boxes))
-            self._remembered -= self._boxes.pop(oldest).size
-
-    def _forget_boxes(self) -> None:
-        self._boxes.clear()
-        self._remembered, self._boxes_slot = 0, -1
+        """What a box begins with: its parent, if that is remembered, else all rows."""
+        known = self.boxes.get(key)
+        if known is not None:
+            return known
+        rows = np.delete(np.arange(len(self.y), dtype=np.int32), triples.ravel())
+        return Remembered(rows, np.zeros(OFFSET + 2 * self.y.shape[1]), np.arange(len(triples), dtype=np.int32))
 
     # ------------------------------------------------------------------ what stays at the site
 

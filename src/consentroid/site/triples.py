@@ -17,6 +17,7 @@ from .kernels.triples import most_violated, two_or_more
 from .parallel import Pool, in_parallel
 
 MOST_ROWS = 20_000  # of a site that looks for triples: with more, no few rows matter
+MOST_PATTERNS = 4_000  # sets of columns that rows are in, which are compared by pairs
 LEAST = 0.05  # by which the mixture must violate a triple
 CERTAIN = 0.01  # z this near to 0 or 1 counts as a whole column
 OFTEN = 2  # triples at a time with rows that are in the same columns
@@ -114,7 +115,12 @@ class Triples:
         free = np.ones(self.n_rows, np.bool_)
         free[self.rows.ravel()] = False
         rows = np.flatnonzero(free & (members.sum(axis=1) >= 2))
-        patterns, of_row = np.unique(members[rows], axis=0, return_inverse=True)
+        patterns, of_row, counts = np.unique(members[rows], axis=0, return_inverse=True, return_counts=True)
+        if len(patterns) > MOST_PATTERNS:  # those of most rows
+            common = np.sort(np.argsort(-counts, kind="stable")[:MOST_PATTERNS])
+            place = np.full(len(patterns), -1)
+            place[common] = np.arange(MOST_PATTERNS)
+            patterns, of_row = patterns[common], place[of_row.ravel()]
         pairs = (patterns * z[used]) @ patterns.T.astype(float)
         n = len(patterns)
         partners, scores = np.zeros((n, 2), np.int64), np.zeros(n)
