@@ -127,10 +127,12 @@ class Bundle:
                 stale = stale + 1 if top - before_that < WORTHWHILE * (goal - top) else 0
                 since, before_that, top = self.steps, top, -np.inf
             if idle >= PATIENCE or self.steps - asked >= TRIPLES_EVERY:
+                if self.tied and not self.node.path:
+                    self.probe()  # fees make more places to miss a column at, and each counts K times
+                if self.session.n_clusters >= PATIENT and self.value >= self.session.bound_leaving(ALMOST):
+                    break
                 best = max(top, before_that)
                 slow = best - before_those < SLOW * (goal - self.value)
-                if slow and self.session.n_clusters >= PATIENT and self.value >= self.session.bound_leaving(ALMOST):
-                    break
                 if (idle >= PATIENCE or slow) and self._find_triples():
                     idle = stale = 0
                 asked, before_those = self.steps, best
