@@ -8,7 +8,18 @@ import numpy as np
 import pytest
 
 from consentroid.core.errors import NodeRefused
-from consentroid.protocol.messages import Coordinates, FindTriples, MakeColumns, MovePrices, StartPrices, Trim
+from consentroid.protocol.messages import (
+    Coordinates,
+    Examine,
+    FindTriples,
+    MakeColumns,
+    MovePrices,
+    PriceQuery,
+    PriceReply,
+    StartPrices,
+    Trim,
+)
+from consentroid.protocol.price_rules import PriceRules
 from consentroid.site.guard import Guard
 from consentroid.site.price_files import SitePrices
 from consentroid.site.prices import PricedRows
@@ -157,3 +168,40 @@ def test_parts_of_a_site_have_their_triples_one_after_the_other(tmp_path) -> Non
     free = SitePrices.of(whole.prices, whole.triples, np.zeros((2, 2)))
     assert len(free.triples) == 0
     assert free.digest != whole.digest
+
+
+def test_a_move_that_is_refused_changes_nothing() -> None:
+    """Boxes remembered rest on prices and fees together: with other fees, a child would look up triples that are not
+    there."""
+    rows = tied(12, 4, seed=1)
+    rows.triples.slots[0] = np.array([0.0, 0.1, 0.0, 0.3])
+    lower, upper, held = rows.y.min(axis=0)[None], rows.y.max(axis=0)[None], np.zeros((1, 2), bool)
+
+    def examined(key: int, parent: int) -> np.ndarray:
+        query = Examine(0, lower, upper, held, np.ones(1), np.array([key]), np.array([parent]))
+        return rows.examine(query).minorants
+
+    before, total = examined(1, -1), rows.total(0)
+    with pytest.raises(NodeRefused, match="overflow"):
+        rows.move(MovePrices(0, 0, 1e308, np.array([-10.0, -10.0, 0.0, 0.0])))
+    np.testing.assert_array_equal(rows.triples.prices(0), [0.0, 0.1, 0.0, 0.3])
+    assert rows.total(0) == total
+    np.testing.assert_allclose(examined(2, 1), before, rtol=1e-12)
+    rows.move(MovePrices(0, 0, 0.0, np.zeros(4)))  # one that is done forgets them
+    assert rows.boxes.get(2) is None
+
+
+def test_columns_with_fees_obey_the_rules_of_replies() -> None:
+    """Also columns of one row at its own point, and sets that would not pay at the centre's prices."""
+    random = np.random.default_rng(1)
+    for _ in range(100):
+        rows = PricedRows(random.normal(size=(12, 2)), np.ones(12))
+        rows.locate(Coordinates(np.zeros(2), np.eye(2), 1.0))
+        rows.slots |= {0: random.uniform(0.5, 3.0, 12), 1: random.uniform(0.0, 1.0, 12)}
+        rows.make_columns(MakeColumns(0, 0, np.zeros(0, bool), rows.y[:3]))
+        rows.triples.add(random.permutation(12).reshape(4, 3), rows.columns.bits)
+        rows.triples.slots |= {0: random.uniform(0.0, 6.0, 4), 1: np.full(4, 0.9)}
+        query = PriceQuery(1, columns=MakeColumns(0, 1, np.ones(3, bool), rows.y[3:9].copy()))
+        assert query.columns is not None
+        reply = PriceReply(1, "a", columns=rows.make_columns(query.columns))
+        PriceRules(12.0, (rows.y.min(axis=0), rows.y.max(axis=0)), None).check(query, reply)

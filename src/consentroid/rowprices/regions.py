@@ -1,7 +1,8 @@
 """Where can the centroids of an optimal clustering be? Boxes that hold them all.
 
 A clustering into S_1..S_K with means m_k that costs at most U has Σ_k q_k ≤ U − Σ w λ, where
-q_k = Σ_{S_k} w (|y − m_k|² − λ) ≥ f(m_k) ≥ t. So each of its clusters has
+q_k = Σ_{S_k} w (|y − m_k|² − λ) ≥ f(m_k) ≥ t (with fees: q_k with those that S_k pays, and
+Σ w λ − Σ φ in place of Σ w λ). So each of its clusters has
 
     q_k ≤ τ = U − Σ w λ − (K − 1) t.
 

@@ -113,7 +113,6 @@ class PricedRows:
         prices = self._first(request.centroids)
         if self.cloud.stride == 1:
             self.first = None  # once: they have been improved since
-        self.triples.start(request.slot)
         return self._store(request.slot, prices)
 
     def _first(self, centroids: Array, rows: bool = False) -> Array:
@@ -137,15 +136,17 @@ class PricedRows:
 
     def move(self, request: MovePrices) -> Priced:
         moved = self.columns.moved(self._slot(request.centre), request.z, request.tau)
-        self.triples.move(request.slot, request.centre, request.z, request.tau)
-        if not self.triples.fees(request.slot).sum() <= 0.5 * float(self.weights @ moved):
-            self.triples.start(request.slot)  # fees are for the few rows between clusters: these are no good
-        return self._store(request.slot, moved)
+        of_triples = self.triples.moved(request.centre, request.z, request.tau)
+        if not self.triples.weight * of_triples.sum() <= 0.5 * float(self.weights @ moved):
+            of_triples[:] = 0.0  # fees are for the few rows between clusters: these are no good
+        return self._store(request.slot, moved, of_triples)
 
-    def _store(self, slot: int, prices: Array) -> Priced:
+    def _store(self, slot: int, prices: Array, of_triples: Array | None = None) -> Priced:
+        """All of it or, where it is refused, nothing: boxes remembered rest on prices and fees together."""
         if not np.isfinite(prices).all():
             raise NodeRefused("prices overflow")
         self.slots[slot] = prices
+        self.triples.slots[slot] = np.zeros(len(self.triples)) if of_triples is None else of_triples
         if slot == self.boxes.slot:
             self.boxes.forget()
         of_columns = self.columns.prices(prices)

@@ -52,13 +52,9 @@ class Triples:
     def fees(self, slot: int) -> Array:
         return self.weight * self.prices(slot)
 
-    def start(self, slot: int) -> None:
-        """No fees."""
-        self.slots[slot] = np.zeros(len(self))
-
-    def move(self, slot: int, centre: int, z: Array, tau: float) -> None:
+    def moved(self, centre: int, z: Array, tau: float) -> Array:
         """σ = max(0, σ̂ + τ (Σ z − 1)), a row's rule with the opposite sign."""
-        self.slots[slot] = self.columns.moved(self.prices(centre), z, -tau) if len(self) else np.empty(0)
+        return self.columns.moved(self.prices(centre), z, -tau) if len(self) else np.empty(0)
 
     def paid(self, slot: int) -> Array:
         """Σ φ of the triples of which each column has two or more rows; of no column, if there are no triples."""
@@ -81,8 +77,8 @@ class Triples:
             made.costs,
             made.sizes + np.diag(overlaps[:, last:]),
             made.overlaps + overlaps,
-            made.prices - self.paid(request.slot)[last:],
-            made.centre_prices - self.paid(request.centre)[last:],
+            np.maximum(made.prices - self.paid(request.slot)[last:], 0.0),  # at other prices a set may not be worth it
+            np.maximum(made.centre_prices - self.paid(request.centre)[last:], 0.0),
         )
 
     def find(self, z: Array, most: int, bits: Bits) -> Array:
@@ -94,8 +90,8 @@ class Triples:
         return self._served(new, bits).overlaps(len(bits))
 
     def add(self, new: NDArray[np.int64], bits: Bits) -> None:
-        self.rows = np.concatenate([self.rows, new])
-        self.columns = self._served(self.rows, bits)
+        rows = np.concatenate([self.rows, new])
+        self.rows, self.columns = rows, self._served(rows, bits)
 
     def _served(self, triples: NDArray[np.int64], bits: Bits) -> ColumnSets:
         """Columns with rows `bits` as sets of triples."""

@@ -83,6 +83,8 @@ def leave_out(y, w, lam, centre, triples, fees, points, first, last, bits, sums)
                     sums[2, p] -= w[j]
                     sums[3, p] -= w[j] * lam[j]
                     sums[4, p] -= w[j] * centre[j]
+        for i in range(5):
+            sums[i, p] = max(sums[i, p], 0.0)  # what rounding leaves of a sum of which all rows have left
 
 
 @entry
