@@ -12,16 +12,13 @@ pytest.importorskip("nvflare")
 
 from consentroid.core.problem import Domain, Problem
 from consentroid.verify import verify
+from row_problems import half_integral
 from verified_run import KeepingWire, judged
 from wire import OPEN, RUN
 
 
 def test_a_masked_run_with_fees_is_verified_by_its_sites(tmp_path: Path) -> None:
-    rng = np.random.default_rng(1065)
-    n, k, grid = int(rng.integers(20, 50)), int(rng.integers(5, 12)), int(rng.integers(4, 9))
-    rng.integers(0, grid, size=(n, 2))
-    x = rng.normal(size=(n, 2))
-    rows = {name: x[i::3] for i, name in enumerate(("north", "south", "west"))}
+    rows, k = half_integral(134, ("north", "south", "west"))
     problem = Problem.checked(rows, k, domain=Domain(np.full(2, -8.0), np.full(2, 8.0)))
     line = KeepingWire(problem, tmp_path, replace(OPEN, masks="always"), {})
     certificate = line.fit(True, n_clusters=k, gap=1e-5)

@@ -9,24 +9,18 @@ import pytest
 
 from consentroid.fitting import fit
 from consentroid.rowprices import bundle
+from consentroid.rowprices.columns import Columns
 from consentroid.verify import verify
+from row_problems import half_integral
 
-CASES = [(143, 1), (143, 3), (1057, 2), (1065, 3)]  # seed, sites
-
-
-def half_integral(seed: int, n_sites: int) -> tuple[dict[str, np.ndarray], int]:
-    """Rows on which the best prices mix clusters by halves."""
-    rng = np.random.default_rng(seed)
-    n, k = int(rng.integers(20, 50)), int(rng.integers(5, 12))
-    grid = int(rng.integers(4, 9))
-    rng.integers(0, grid, size=(n, 2))
-    x = rng.normal(size=(n, 2))
-    return {f"s{i}": x[i::n_sites] for i in range(n_sites)}, k
+CASES = [(134, ("s0",)), (134, ("s0", "s1", "s2")), (237, ("s0", "s1")), (392, ("s0", "s1", "s2"))]
 
 
-@pytest.mark.parametrize(("seed", "n_sites"), CASES)
-def test_a_triple_in_place_of_a_tree(seed: int, n_sites: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    rows, k = half_integral(seed, n_sites)
+@pytest.mark.parametrize(("seed", "names"), CASES)
+def test_a_triple_in_place_of_a_tree(
+    seed: int, names: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows, k = half_integral(seed, names)
     with_fees = fit(rows, k, gap=1e-6, folder=tmp_path, regions=False)
     assert with_fees.certified
     assert with_fees.cells == 0
@@ -46,23 +40,41 @@ def test_a_triple_in_place_of_a_tree(seed: int, n_sites: int, tmp_path: Path, mo
 
 
 def test_a_site_checks_its_own_fees(tmp_path: Path) -> None:
-    rows, k = half_integral(1057, 2)
+    rows, k = half_integral(99, ("s0", "s1"))
     result = fit(rows, k, gap=1e-6, folder=tmp_path, regions=False)
     certificate = result.certificate
     assert certificate is not None
-    file = tmp_path / "prices-s1.npz"
-    stored = dict(np.load(file))
-    assert "fees" in stored
-    whole = verify(certificate, rows, {name: tmp_path / f"prices-{name}.npz" for name in rows})
-    part = verify(certificate, {"s1": rows["s1"]}, {"s1": file})
+    files = {name: tmp_path / f"prices-{name}.npz" for name in rows}
+    (name,) = [name for name, file in files.items() if "fees" in np.load(file)]
+    stored = dict(np.load(files[name]))
+    whole = verify(certificate, rows, files)
+    part = verify(certificate, {name: rows[name]}, {name: files[name]})
     assert part.conditional_bound == pytest.approx(whole.lower_bound, rel=1e-9)
-    assert part.unchecked == ("s0",)
-    twice = verify(certificate, {"s1": rows["s1"]}, {"s1": {**stored, "fees": 2.0 * stored["fees"]}})
-    assert "s1" in twice.unchecked  # other fees are another file
+    assert set(part.unchecked) == set(rows) - {name}
+    twice = verify(certificate, {name: rows[name]}, {name: {**stored, "fees": 2.0 * stored["fees"]}})
+    assert name in twice.unchecked  # other fees are another file
+
+
+def test_columns_that_are_not_used_make_room_for_a_search_for_triples(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sites tell a number for each pair of columns, so these are not to be too many."""
+    rows, k = half_integral(134, ("s0", "s1", "s2"))
+    asked = list[int]()
+    find = Columns.find_triples
+
+    def counted(self: Columns, z: np.ndarray, most: int) -> int:
+        asked.append(len(z))
+        return find(self, z, most)
+
+    monkeypatch.setattr(bundle, "MOST_FOR_TRIPLES", 40)
+    monkeypatch.setattr(Columns, "find_triples", counted)
+    result = fit(rows, k, gap=1e-6, regions=False)
+    assert asked
+    assert max(asked) == 40
+    assert result.certified
 
 
 def test_two_runs_find_the_same_triples(tmp_path: Path) -> None:
-    rows, k = half_integral(143, 3)
+    rows, k = half_integral(134, ("s0", "s1", "s2"))
     found = []
     for name in ("first", "second"):
         (tmp_path / name).mkdir()

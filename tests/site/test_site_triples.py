@@ -149,6 +149,16 @@ def test_where_small_groups_are_not_told_there_are_none_in_the_open(guard: Guard
     assert rows.find_triples(FindTriples(z, 10)).found == found
 
 
+def test_a_mixture_that_no_master_makes_does_not_keep_a_site_busy() -> None:
+    """Rows that are served ten times make thousands of pairs, each of thousands of columns."""
+    rows, z = odd_cycle()
+    points = np.tile(rows.y[rows.y[:, 0] < 9.0].mean(axis=0), (20, 1))
+    rows.slots[0] = np.full(4, 9.0)
+    rows.make_columns(MakeColumns(0, 0, np.ones(4, bool), points))
+    assert rows.find_triples(FindTriples(np.concatenate([z, np.full(20, 0.5)]), 10)).found == 0.0
+    assert rows.find_triples(FindTriples(np.concatenate([z, np.zeros(20)]), 10)).found == 1.0
+
+
 def test_fees_that_eat_up_the_prices_are_dropped() -> None:
     rows, z = odd_cycle()
     rows.find_triples(FindTriples(z, 10))

@@ -68,7 +68,7 @@ def test_fees_never_raise_a_minorant_too_far(scale: float) -> None:
         add_fees(y, w, prices, site, triples, fees, geometry, out)
         assert np.all(out[:, d + 1] >= before - 1e-12 * np.abs(before))
         helped += int(out[1, d + 1] > before[1] + 1e-9 * abs(before[1]))
-        numbers = exact(out[0, : d + 2] + 0.0), exact(out[1, : d + 2])
+        numbers = exact(out[0, : d + 2]), exact(out[1, : d + 2])
         for share in rng.choice([0.0, 0.25, 1.0], size=(4, d)):
             m = np.clip(box[0] + share * (box[1] - box[0]), box[0], box[1])
             delta = [a - b for a, b in zip(exact(m), exact(geometry[0]))]

@@ -249,7 +249,7 @@ class Located:
 @dataclass(frozen=True)
 class Priced:
     total: float  # Σ w λ − Σ φ, rounded down
-    column_prices: Array  # (S,) Σ_{S_c} w λ, without the fees φ of triples that are served
+    column_prices: Array  # (S,) Σ_{S_c} w λ less the fees φ of the triples that are served
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
     price:   λ = max(0, λ̂ + τ (1 − Σ z)) at the sites                                   (`master.py`, `MovePrices`)
     columns: trimmed Lloyd m ← mean {j : |y_j − m|² < λ_j} from many points at once      (`Trim`)
     improve: keep λ if Σ w λ + Σ_cells count · min f rose by a fair part of what the master promised
+    triples: where that comes to its end, sites put fees on triples that the master's mixture violates (`FindTriples`)
 
 `value` rests on the columns found, so it is a guess at the bound, never the bound: that comes from `search.py`.
 """
@@ -15,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.arrays import Array, squared_distances
+from ..core.search import PARTLY
 from ..protocol.messages import MovePrices, PriceQuery, PriceReply, StartPrices, Trim
 from .cells import Node
 from .columns import Columns
@@ -37,8 +39,8 @@ WINDOW, WORTHWHILE = 30, 0.05  # so many steps should close at least this share 
 STALE = 2  # times that they did not, before the root's prices count as optimal; others' once
 PATIENT, PER_STALE = 40, 4  # clusters, and for so many more the root waits once more: it would have as many children
 TRIPLES_EVERY, SLOW, NEW_TRIPLES = 20, 0.25, 200  # steps that close less than this share: triples, at most so many
+MOST_FOR_TRIPLES = 3000  # columns: sites tell a number for each pair of them, under masks 144 MB
 WITH_TRIPLES = 3  # times as many new columns for each cluster: sets differ by who pays
-PARTLY = 0.01  # z this near to 0 or 1 is as good as 0 or 1
 FOR_NEW = 0.1  # of the first τ, at least, after new triples: their fees have to rise from nothing
 ALMOST = 0.9  # of the gap, left to the search where clusters are many: steps are dear there, and boxes cheap
 PATIENCE = 4  # steps that promise nothing before the prices count as optimal
@@ -127,8 +129,7 @@ class Bundle:
                 stale = stale + 1 if top - before_that < WORTHWHILE * (goal - top) else 0
                 since, before_that, top = self.steps, top, -np.inf
             if idle >= PATIENCE or self.steps - asked >= TRIPLES_EVERY:
-                if self.tied and not self.node.path:
-                    self.probe()  # fees make more places to miss a column at, and each counts K times
+                idle = 0 if self._has_missed() else idle
                 if self.session.n_clusters >= PATIENT and self.value >= self.session.bound_leaving(ALMOST):
                     break
                 best = max(top, before_that)
@@ -180,10 +181,21 @@ class Bundle:
         self._take_stock()  # a column found elsewhere can be worth more here than all that was found here
         return promised
 
+    def _has_missed(self) -> bool:
+        """Whether the root had a column to find: fees make more places to miss one, and each counts K times."""
+        before = self.value
+        if self.tied and not self.node.path:
+            self.probe()
+        return self.value < before
+
     def _find_triples(self) -> bool:
         """Where the master's mixture is no clustering and prices have come to their end: triples that it violates."""
         if self.session.trim_stride > 1 or self._credit:
             return False
+        if len(self.columns) > MOST_FOR_TRIPLES:
+            kept = self.columns.worth_keeping(MOST_FOR_TRIPLES)
+            self.columns.add(np.empty((0, self.columns.n_features)), self.centre, self.centre, kept)
+            self.column_prices = self.column_prices[kept]
         z: Array = np.bincount(self.mix()[0], self.z, len(self.columns)).astype(float)
         if np.count_nonzero((z > PARTLY) & (z < 1.0 - PARTLY)) < 3 or self.columns.find_triples(z, NEW_TRIPLES) == 0:
             return False  # a clustering violates none

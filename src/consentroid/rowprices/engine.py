@@ -3,6 +3,7 @@ search; branch where the bound leaves a gap.
 
     opt ≥ Σ_j w_j λ_j + Σ_cells count · min_{m in cell} f(m),   f(m) = Σ_j w_j min(0, |y_j − m|² − λ_j),   any λ ≥ 0
 
+With fees on triples of rows (`site/kernels/triples.py`) it is Σ w λ − Σ φ, and f has the fees that a centroid pays.
 It knows nothing of rows, and nothing of a single site.
 """
 

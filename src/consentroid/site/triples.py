@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.arrays import Array
+from ..core.search import PARTLY
 from ..protocol.messages import ColumnSums, MakeColumns
 from .columns import ColumnSets
 from .kernels.triples import most_violated, two_or_more
@@ -19,7 +20,8 @@ from .parallel import Pool, in_parallel
 MOST_ROWS = 20_000  # of a site that looks for triples: with more, no few rows matter
 MOST_PATTERNS = 4_000  # sets of columns that rows are in, which are compared by pairs
 LEAST = 0.05  # by which the mixture must violate a triple
-CERTAIN = 0.01  # z this near to 0 or 1 counts as a whole column
+MOST_COLUMNS = 4_000  # the heaviest
+MOST_SERVED = 2.0  # Σ z of a row, which a master serves about once: no other mixture keeps a site busy for long
 OFTEN = 2  # triples at a time with rows that are in the same columns
 Bits = NDArray[np.uint64]
 
@@ -104,13 +106,16 @@ class Triples:
 
     def _violated(self, z: Array, most: int, bits: Bits) -> NDArray[np.int64]:
         """Rows of new triples, the most violated first; no row is in two."""
-        used = np.flatnonzero((z > CERTAIN) & (z < 1.0 - CERTAIN))
+        used = np.flatnonzero((z > PARTLY) & (z < 1.0 - PARTLY))
+        used = np.sort(used[np.argsort(-z[used], kind="stable")[:MOST_COLUMNS]])
         if self.n_rows > MOST_ROWS or len(used) < 3 or most < 1:
             return np.empty((0, 3), np.int64)
         members = np.unpackbits(bits[used].view(np.uint8), axis=1, bitorder="little")[:, : self.n_rows].T
         free = np.ones(self.n_rows, np.bool_)
         free[self.rows.ravel()] = False
-        rows = np.flatnonzero(free & (members.sum(axis=1) >= 2))
+        rows = np.flatnonzero(
+            free & (members.sum(axis=1) >= 2) & (np.einsum("jc,c->j", members, z[used]) <= MOST_SERVED)
+        )
         patterns, of_row, counts = np.unique(members[rows], axis=0, return_inverse=True, return_counts=True)
         if len(patterns) > MOST_PATTERNS:  # those of most rows
             common = np.sort(np.argsort(-counts, kind="stable")[:MOST_PATTERNS])

@@ -100,9 +100,7 @@ def _read(path: Path | str, name: str, most: int, kind: str) -> NDArray[Any]:
             raw = entry.read(most + 1)
     except FileNotFoundError:
         raise PricesUnknown("there is no price file; it is written beside the site's rows when the run ends") from None
-    except (OSError, KeyError, EOFError, RuntimeError, NotImplementedError, zipfile.BadZipFile, zipfile.LargeZipFile):
-        raise PricesUnknown("the price file cannot be read") from None
-    except Exception as error:  # decompressors have errors of their own (zlib.error, lzma.LZMAError)
+    except Exception as error:  # of the system, of zipfile, and decompressors have errors of their own
         raise PricesUnknown(f"the price file cannot be read ({type(error).__name__})") from None
     if len(raw) > most:
         raise PricesUnknown("the price file is larger than the rows and the certificate allow")

@@ -21,6 +21,8 @@ from ...core.compile import entry, kernel
 from .in_sums import EPS
 from .members import NONE, ONE
 
+MOST_NEAR = 200  # patterns compared with one: whoever chooses z cannot make a site compare for long
+
 
 @kernel
 def gains_at(y, w, lam, rows, m, gains):
@@ -104,13 +106,13 @@ def two_or_more(bits, triples, first, last, out):
 def most_violated(pairs, members, z, first, last, least, partners, scores):
     """For each pattern i of rows first..last: the patterns j, k > i with the greatest Σ z [two or more of the three]
     above 1 + `least`, and by how much it is above 1; score 0 if none. `pairs`: Σ z of the columns that have both; two
-    that have next to none are no pair."""
+    that have next to none are no pair, and of too many the first are looked at."""
     n = len(pairs)
-    near, both = np.empty(n, np.int64), np.empty(len(z), np.int64)
+    near, both = np.empty(MOST_NEAR, np.int64), np.empty(len(z), np.int64)
     for i in range(first, last):
         scores[i], found = 0.0, 0
         for j in range(i + 1, n):
-            if pairs[i, j] > least:
+            if pairs[i, j] > least and found < MOST_NEAR:
                 near[found] = j
                 found += 1
         for a in range(found):
