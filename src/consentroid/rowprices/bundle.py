@@ -2,6 +2,7 @@
 
     price:   λ = max(0, λ̂ + τ (1 − Σ z)) at the sites                                   (`master.py`, `MovePrices`)
     columns: trimmed Lloyd m ← mean {j : |y_j − m|² < λ_j} from many points at once      (`Trim`)
+    mend:    where columns turned up that nobody knew, lower the prices of their rows    (`mending.py`)
     improve: keep λ if Σ w λ + Σ_cells count · min f rose by a fair part of what the master promised
     triples: where that comes to its end, sites put fees on triples that the master's mixture violates (`FindTriples`)
 
@@ -21,15 +22,16 @@ from ..protocol.messages import MovePrices, PriceQuery, PriceReply, StartPrices,
 from .cells import Node
 from .columns import Columns
 from .master import solve_master
+from .mending import Prices, lowered, too_cheap
 from .rounding import find_incumbents
 from .session import Session
+from .trimming import NEW_COLUMNS, PATIENT, TRIM_STEPS, distinct, trimmed_lloyd
 
 SERIOUS = 0.05  # share of the promised increase that makes a step serious
 LONGER, WELL, MOST_TAU = 1.5, 0.5, 2.5  # after a step that kept half of its promise
 SHORTER = 0.95  # steps after one that was not serious
 MUCH_SHORTER, OVERSHOT = 0.7, 1.0
-TRIM_STEPS, FEW_TRIM_STEPS = 12, 3  # fewer where they are dear: on many rows, and for regions, which prove nothing more
-NEW_COLUMNS = 15  # and one for each cluster, if there are a hundred rows for it
+FEW_TRIM_STEPS = 3  # where they are dear: on many rows, and for regions, which prove nothing more
 MOST_COLUMNS = 400  # and five for each cluster: with far fewer the master forgets what it has learnt
 SCATTERED = 64  # random starts of a step, and four for each cluster
 MANY, FOR_MANY = 10, 25  # clusters, and starts for each above that at the root: a column missed counts K times
@@ -37,10 +39,13 @@ PROBES = 6  # times as many before a search
 USED = 1e-4  # weight from which a column is used: an interior-point method leaves a little on all of them
 WINDOW, WORTHWHILE = 30, 0.05  # so many steps should close at least this share of what is missing
 STALE = 2  # times that they did not, before the root's prices count as optimal; others' once
-PATIENT, PER_STALE = 40, 4  # clusters, and for so many more the root waits once more: it would have as many children
+PER_STALE = 4  # for so many clusters more the root waits once more: it would have as many children
 TRIPLES_EVERY, SLOW, NEW_TRIPLES = 20, 0.25, 200  # steps that close less than this share: triples, at most so many
 MOST_FOR_TRIPLES = 3000  # columns: sites tell a number for each pair of them, under masks 144 MB
 WITH_TRIPLES = 3  # times as many new columns for each cluster: sets differ by who pays
+FOR_EACH = 5  # new columns for each where clusters are many: masters are dear then, and columns cheap
+MENDED = 11  # clusters from which on prices are mended: a column missed counts K times, and once where they are
+BARELY = 1e-9  # of the first τ: a step that only mends
 FOR_NEW = 0.1  # of the first τ, at least, after new triples: their fees have to rise from nothing
 ALMOST = 0.9  # of the gap, left to the search where clusters are many: steps are dear there, and boxes cheap
 PATIENCE = 4  # steps that promise nothing before the prices count as optimal
@@ -56,6 +61,7 @@ class Bundle:
         self.session, self.columns, self.node, self.spread = session, columns, node, spread
         self.new_slot = new_slot
         self.centre, self.trial = node.slot, new_slot()  # slots of λ̂ and λ
+        self._spare: int | None = None  # of prices that are mended
         self.total = node.total
         self.value = -np.inf
         self.least = np.zeros(len(node.cells))  # best f found in each cell
@@ -167,19 +173,50 @@ class Bundle:
             self._find_incumbents()
         before, self.least = self.least, by_columns
         new_prices, centre_prices, kept = self._evaluate(self.trial, starts, columns.costs - trial_prices, reply)
-        value = self._value(total)
+        self.column_prices = np.concatenate([self.column_prices[kept], centre_prices])
+        trial = Prices(total, np.concatenate([trial_prices[kept], new_prices]), self.least)
+        mended = self._mended(self.tau, np.concatenate([z[kept], np.zeros(len(new_prices))]), trial, by_columns)
+        if mended is not None:
+            trial, self.trial, self._spare = mended, self._slot_for_mending(), self.trial
+        value = trial.value(node.counts)
         self._nothing_new = len(new_prices) == 0 and value <= self.value
         if value > self.value + SERIOUS * max(promised, 0.0):
             if value > self.value + WELL * promised:
                 self.tau = min(self.tau * LONGER, MOST_TAU * self.first_tau)
-            self.value, self.total = value, total
+            self.value, (self.total, self.column_prices, self.least) = value, trial
             self.centre, self.trial = self.trial, self._spare_slot()
-            self.column_prices = np.concatenate([trial_prices[kept], new_prices])
         else:
             self.least, self.tau = before, self.tau * self._shorter(promised, value)
-            self.column_prices = np.concatenate([self.column_prices[kept], centre_prices])
+        known = self.least
         self._take_stock()  # a column found elsewhere can be worth more here than all that was found here
+        self._mend(known)
         return promised
+
+    def _mended(self, tau: float, z: Array, prices: Prices, least: Array) -> Prices | None:
+        """Better prices than these, λ̂ + τ (1 − Σ z), if columns are below what was the least of their cell."""
+        if self.session.n_clusters < MENDED or self._credit:
+            return None
+        places, cells = self.node.places(self.columns.points)
+        reduced = (self.columns.costs - prices.of_columns)[places]
+        cheap = too_cheap(reduced, cells, least)
+        which, where = places[cheap], cells[cheap]
+        y = lowered(self.columns, which, where, reduced[cheap], least, self.node.counts)
+        if y is None:
+            return None
+        slot = self._slot_for_mending()
+        move, trim = MovePrices(slot, self.centre, tau, z + y / tau), Trim(slot, self.columns.points[which])
+        reply = self.session.totals.ask(PriceQuery(0, move=move, trim=trim))
+        assert reply.priced is not None
+        assert reply.trimmed is not None
+        now = self.columns.costs - reply.priced.column_prices
+        least = np.minimum(self._least_of(now[places], cells), self._least_of(reply.trimmed.values, where))
+        mended = Prices(reply.priced.total, reply.priced.column_prices, least)
+        return mended if mended.value(self.node.counts) > prices.value(self.node.counts) else None
+
+    def _slot_for_mending(self) -> int:
+        if self._spare is None:
+            self._spare = self.new_slot()
+        return self._spare
 
     def _has_missed(self) -> bool:
         """Whether the root had a column to find: fees make more places to miss one, and each counts K times."""
@@ -247,16 +284,18 @@ class Bundle:
         centroids = self.session.axes.forward(self.session.centroids)
         starts = np.concatenate([self.pool, *(self._scattered(centroids) for _ in range(PROBES))])
         starts = self.node.clipped(starts, self.node.cell_of(starts))
-        before = self.value
+        before, known = self.value, self.least
         self._evaluate(self.centre, starts, self.columns.costs - self.column_prices)
         self._take_stock()
+        self._mend(known)
         self.optimal &= self.value >= before - 1e-9 * abs(before)
 
     def add_points(self, points: Array, cell: int) -> None:
         """Columns that the search of a cell found: the value was too high."""
-        self.pool = np.concatenate([points, self.pool])
+        self.pool, known = np.concatenate([points, self.pool]), self.least
         self._evaluate(self.centre, points, self.columns.costs - self.column_prices, cell=cell)
         self._take_stock()
+        self._mend(known)
         self.optimal = False
 
     def _take_stock(self) -> None:
@@ -265,6 +304,17 @@ class Bundle:
         reduced = self._costs() - self.column_prices
         self.least = np.minimum(self.least, self._least_of(reduced[which], cells))
         self.value = self._value(self.total)
+
+    def _mend(self, least: Array) -> None:
+        """λ̂, where columns are below what was the least of their cell."""
+        tau = BARELY * self.first_tau
+        mended = self._mended(
+            tau, np.zeros(len(self.columns)), Prices(self.total, self.column_prices, self.least), least
+        )
+        if mended is not None:
+            self.total, self.column_prices, self.least = mended
+            self.value = mended.value(self.node.counts)
+            self.centre, self._spare = self._slot_for_mending(), self._spare_slot()
 
     # ------------------------------------------------------------------ prices for regions
 
@@ -339,13 +389,13 @@ class Bundle:
         cells = self.node.cell_of(points) if cell is None else np.full(len(points), cell)
         stride = self.session.trim_stride
         if stride > 1:  # guess on some of the rows where to go, then judge on all of them
-            points, _, cells = self._trimmed_lloyd(slot, points, cells, reply, stride)
+            points, _, cells = trimmed_lloyd(self.session, self.node, slot, points, cells, reply, stride)
             reply = None
         most = self._trim_steps if stride == 1 else FEW_TRIM_STEPS
-        points, values, cells = self._trimmed_lloyd(slot, points, cells, reply, 1, most)
-        more = min(self.session.n_clusters, self.session.n_rows // 100) * (WITH_TRIPLES if self.tied else 1)
-        most = NEW_COLUMNS + more + 2 * len(self.node.cells)
-        chosen = self._distinct(points, values, cells, most)
+        points, values, cells = trimmed_lloyd(self.session, self.node, slot, points, cells, reply, 1, most)
+        times = FOR_EACH if self.session.n_clusters >= PATIENT else WITH_TRIPLES if self.tied else 1
+        more = times * min(self.session.n_clusters, self.session.n_rows // 100)
+        chosen = distinct(self.node, points, values, cells, NEW_COLUMNS + more + 2 * len(self.node.cells))
         self.least = np.minimum(self.least, self._least_of(values - self._credited(points), cells))
         self.pool = np.concatenate([points[chosen], self.pool])[:400]
         used = 2 * int(np.count_nonzero(self.columns.idle == 0))
@@ -358,48 +408,6 @@ class Bundle:
         if slot == self.centre and len(self.column_prices) == len(kept):
             self.column_prices = np.concatenate([self.column_prices[kept], prices])
         return prices, centre_prices, kept
-
-    def _trimmed_lloyd(
-        self, slot: int, points: Array, cells: NDArray[np.int64], reply: PriceReply | None, stride: int,
-        most: int = TRIM_STEPS,
-    ) -> tuple[Array, Array, NDArray[np.int64]]:  # fmt: skip
-        """Points, values and cells after some steps; `reply` has the first step's answer, if it was asked already."""
-        values = np.full(len(points), np.inf)
-        for step in range(most):
-            self.session.check_time()
-            if step > 0 or reply is None:
-                reply = self.session.totals.ask(PriceQuery(0, trim=Trim(slot, points, stride)))
-            trimmed = reply.trimmed
-            assert trimmed is not None
-            better = trimmed.values < values - 1e-12 * np.abs(trimmed.values)
-            values = np.minimum(values, trimmed.values)
-            if not better.any():
-                break
-            moving = better & (trimmed.weights > 0)
-            shifted = points + trimmed.offsets / np.where(trimmed.weights > 0, trimmed.weights, 1.0)[:, None]
-            points = np.where(moving[:, None], self.node.clipped(shifted, cells), points)
-            if step % 3 == 2:  # those that came to the same place go on as one, the hopeless not at all
-                chosen = self._distinct(points, values, cells, 4 * NEW_COLUMNS + self.session.n_clusters)
-                points, values, cells = points[chosen], values[chosen], cells[chosen]
-        if stride > 1:
-            chosen = self._distinct(points, values, cells, 2 * NEW_COLUMNS + self.session.n_clusters)
-            points, values, cells = points[chosen], values[chosen], cells[chosen]
-        return points, values, cells
-
-    def _distinct(self, points: Array, values: Array, cells: NDArray[np.int64], most: int) -> NDArray[np.int64]:
-        """The best points of each cell, one for each place."""
-        order = np.argsort(values, kind="stable")
-        keys = list(map(tuple, np.round(points, 9).tolist()))
-        seen: set[tuple[float, ...]] = set()
-        per_cell = np.zeros(len(self.node.cells), dtype=int)
-        share = max(most // max(len(self.node.cells), 1), 4)
-        chosen = []
-        for i in order:
-            if values[i] < 0.0 and keys[i] not in seen and per_cell[cells[i]] < share:
-                seen.add(keys[i])
-                per_cell[cells[i]] += 1
-                chosen.append(i)
-        return np.array(chosen, dtype=np.int64)
 
     def _least_of(self, values: Array, cells: NDArray[np.int64]) -> Array:
         """The least value in each cell, at most 0."""

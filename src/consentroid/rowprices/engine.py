@@ -18,7 +18,7 @@ from ..core.arrays import Array
 from ..core.errors import InvalidInput
 from ..core.result import Regions, StopReason
 from ..protocol.messages import Moments, PriceQuery
-from .bundle import PATIENT, Bundle
+from .bundle import Bundle
 from .cells import Cell, Node, between_centroids, frontier, most_fractional
 from .columns import Columns
 from .coordinates import Axes, spectral_bound
@@ -29,6 +29,7 @@ from .search import CellSearch
 from .session import OutOfTime, Session
 from .totals import total
 from .tree import SearchTree
+from .trimming import PATIENT
 
 STEPS_PER_SEARCH = 60  # of prices, before what they have come to is proven again
 SEARCHES_LEFT = 4.0  # times what a search takes: kept at the end, so that the last prices are proven, too

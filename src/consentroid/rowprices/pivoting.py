@@ -7,7 +7,7 @@ another column, one that is not has v = 0. From the columns used in the master b
 a rule, and one or two factorisations for all of them (`factor.py`). If exchanging all leads nowhere, the last
 contradiction alone is exchanged (Murty's rule; Júdice, Pires 1994). Where columns depend on each other, guesses may go
 round in circles: then the minimum is approached in two steps that are each kept short by ρ/2 Σ Q_cc (z_c − ẑ_c)²
-(proximal points).
+(proximal points), or, where columns are very many, in one.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ PATIENCE = 12  # exchanges of all contradictions that leave no fewer of them
 STEADY, STEPS = 1e-4, 2  # ρ, and steps to the minimum where that is needed: to 1e-7 of it
 WEIGHT, COST = 1e-7, 1e-9  # tolerances: of weights, and of reduced costs in units of the greatest linear term
 BLAS = ThreadpoolController().select(user_api="blas")  # its threads wait for each other by spinning: one is faster
+LARGE = 800  # columns used: some always depend on others then, and one short step is accurate enough and far faster
 Marks = NDArray[np.bool_]
 
 
@@ -32,12 +33,13 @@ def pivot(quadratic: Array, linear: Array, cell_of: NDArray[np.int64], counts: A
     """z, or None if no guess held; `used` is the first one."""
     counts = counts.astype(float)
     with BLAS.limit(limits=1), np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        z = _pivot(quadratic, linear, cell_of, counts, used.copy(), FIRST)
+        large = np.count_nonzero(used) > LARGE
+        z = None if large else _pivot(quadratic, linear, cell_of, counts, used.copy(), FIRST)
         if z is not None or not np.isfinite(quadratic).all():
             return z
         short, nearby = STEADY * np.diag(quadratic), np.zeros(len(linear))
         steadied = quadratic + np.diag(short)
-        for _ in range(STEPS):
+        for _ in range(1 if large else STEPS):
             z = _pivot(steadied, linear - short * nearby, cell_of, counts, used.copy(), MORE)
             if z is None:
                 return None
