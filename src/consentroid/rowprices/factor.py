@@ -23,7 +23,10 @@ MOST_CHANGED = 0.35  # share of the columns that a border may replace: with more
 class Factor:
     def __init__(self, quadratic: Array) -> None:
         self.quadratic = quadratic
-        self._factorise(np.zeros(len(quadratic), np.bool_))
+        self.forget()
+
+    def forget(self) -> None:
+        self._factorise(np.zeros(len(self.quadratic), np.bool_))
 
     def solve(self, used: NDArray[np.bool_], right: Array) -> Array:
         """x for each right-hand side, 0 for columns that are not used; LinAlgError where Q is not positive there."""

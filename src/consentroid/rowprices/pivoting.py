@@ -7,7 +7,7 @@ another column, one that is not has v = 0. From the columns used in the master b
 a rule, and one or two factorisations for all of them (`factor.py`). If exchanging all leads nowhere, the last
 contradiction alone is exchanged (Murty's rule; Júdice, Pires 1994). Where columns depend on each other, guesses may go
 round in circles: then the minimum is approached in two steps that are each kept short by ρ/2 Σ Q_cc (z_c − ẑ_c)²
-(proximal points), or, where columns are very many, in one.
+(proximal points).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ PATIENCE = 12  # exchanges of all contradictions that leave no fewer of them
 STEADY, STEPS = 1e-4, 2  # ρ, and steps to the minimum where that is needed: to 1e-7 of it
 WEIGHT, COST = 1e-7, 1e-9  # tolerances: of weights, and of reduced costs in units of the greatest linear term
 BLAS = ThreadpoolController().select(user_api="blas")  # its threads wait for each other by spinning: one is faster
-LARGE = 800  # columns used: some always depend on others then, and one short step is accurate enough and far faster
+LARGE = 800  # columns used: some always depend on others then, and steps are kept short at once
 Marks = NDArray[np.bool_]
 
 
@@ -34,12 +34,12 @@ def pivot(quadratic: Array, linear: Array, cell_of: NDArray[np.int64], counts: A
     counts = counts.astype(float)
     with BLAS.limit(limits=1), np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         large = np.count_nonzero(used) > LARGE
-        z = None if large else _pivot(quadratic, linear, cell_of, counts, used.copy(), FIRST)
+        z = None if large else _pivot(Factor(quadratic), linear, cell_of, counts, used.copy(), FIRST)
         if z is not None or not np.isfinite(quadratic).all():
             return z
         short, nearby = STEADY * np.diag(quadratic), np.zeros(len(linear))
-        steadied = quadratic + np.diag(short)
-        for _ in range(1 if large else STEPS):
+        steadied = Factor(quadratic + np.diag(short))
+        for _ in range(STEPS):
             z = _pivot(steadied, linear - short * nearby, cell_of, counts, used.copy(), MORE)
             if z is None:
                 return None
@@ -48,20 +48,19 @@ def pivot(quadratic: Array, linear: Array, cell_of: NDArray[np.int64], counts: A
 
 
 def _pivot(
-    quadratic: Array, linear: Array, cell_of: NDArray[np.int64], counts: Array, used: Marks, most: int
+    factor: Factor, linear: Array, cell_of: NDArray[np.int64], counts: Array, used: Marks, most: int
 ) -> Array | None:
     full, fewest, patience = np.ones(len(counts), dtype=bool), len(linear) + len(counts) + 1, PATIENCE
-    factor = Factor(quadratic)
     for _ in range(most):
         full &= np.bincount(cell_of, used, len(counts)) > 0  # a cell without a column has room
         z, worth = _solve(factor, linear, cell_of, counts, used, full)
         if z is None or worth is None:
             return None
-        reduced = linear + quadratic @ z - worth[cell_of]
+        reduced = linear + factor.quadratic @ z - worth[cell_of]
         if not np.isfinite(reduced).all():
             return None
         if factor.bordered and np.abs(reduced[used]).max(initial=0.0) > COST:
-            factor = Factor(quadratic)  # too much was lost to rounding: factorise again
+            factor.forget()  # too much was lost to rounding: factorise again
             continue
         wrong = np.where(used, z < -WEIGHT, reduced < -COST)
         spare = counts - np.bincount(cell_of, z, len(counts))

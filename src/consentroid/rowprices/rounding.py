@@ -17,6 +17,7 @@ from .columns import Columns
 from .incumbents import evaluate, lloyd
 from .master import solve_master
 from .session import Session
+from .trimming import PATIENT
 
 Indices = NDArray[np.int64]
 
@@ -29,6 +30,7 @@ COVERED = 0.8  # a column with more of its rows served already is out of the que
 LUCK = 0.2  # how much chance enters
 KEPT = 3  # clusterings of a call that Lloyd follows to the end
 ELITE = 10  # clusterings from which children are made
+KEPT_OF_MANY, BRED, LITTER, BARREN = 8, 24, 24, 3  # with many clusters: of Lloyd, of a generation, born, in vain
 
 
 def find_incumbents(session: Session, columns: Columns, prices: Array, tau: float, spread: Array) -> None:
@@ -50,11 +52,32 @@ def find_incumbents(session: Session, columns: Columns, prices: Array, tau: floa
     if session.centroids is not None:
         points = session.axes.back(columns.points[every])
         trials = np.concatenate([trials, [swapped(session.centroids, points, z, session.rng) for _ in range(SWAPS)]])
-    ended = lloyd(session, trials, spread, keep=KEPT)
+    many = session.n_clusters >= PATIENT
+    ended = lloyd(session, trials, spread, keep=KEPT_OF_MANY if many else KEPT)
     costs = evaluate(session, ended).costs
-    known = [*session.elite, *zip(costs.tolist(), ended, strict=True)]
+    session.elite = _best(session, [*session.elite, *zip(costs.tolist(), ended, strict=True)], BRED if many else ELITE)
+    if many:
+        _breed(session, spread)
+
+
+def _breed(session: Session, spread: Array) -> None:
+    """Generations of children, until some have brought nothing better: each differs from its parents in a few places,
+    so Lloyd is at its end soon, and a generation takes less time than one dive."""
+    barren = 0
+    while barren < BARREN:
+        before = session.elite[0][0]
+        trials = np.array([child(session.elite, session.rng) for _ in range(LITTER)])
+        ended = lloyd(session, trials, spread, keep=KEPT_OF_MANY)
+        costs = evaluate(session, ended).costs
+        session.elite = _best(session, [*session.elite, *zip(costs.tolist(), ended, strict=True)], BRED)
+        barren = barren + 1 if session.elite[0][0] >= before * (1.0 - 1e-9) else 0
+    session.elite = session.elite[:ELITE]
+
+
+def _best(session: Session, known: list[tuple[float, Array]], most: int) -> list[tuple[float, Array]]:
+    """Clusterings with their costs, the best first and each once."""
     distinct = {round(cost / max(session.upper, 1e-300), 9): (cost, centroids) for cost, centroids in known}
-    session.elite = [distinct[key] for key in sorted(distinct)][:ELITE]
+    return [distinct[key] for key in sorted(distinct)][:most]
 
 
 def dive(
