@@ -149,8 +149,8 @@ class Bundle:
             return
         if self.node.path and self._rounded_at == 0:  # the prices are as good as they get: is the incumbent?
             self._find_incumbents()
-        elif not self.node.path and self.steps > self._rounded_at + PAUSE:
-            self.round_thoroughly(until)
+        elif self.steps > self._rounded_at + PAUSE and (self._rounded_at == 0 or self.session.clock < until):
+            self.round_thoroughly(until, 0 if self.node.path else ROUNDINGS)
 
     def _step(self) -> float:
         """One master, one price vector, new columns; what the master promised."""

@@ -156,7 +156,7 @@ class Engine:
 
     def _search(self, node: Node, bundle: Bundle) -> None:
         """Prove the node's bound cell by cell; what the search finds below its target goes back to the prices."""
-        session, generous, before_that = self.session, 0.0, np.empty(0)
+        session, generous, before_that, late = self.session, 0.0, np.empty(0), 0
         while True:
             if bundle.value < session.cutoff and node.path:
                 self._prove_before_branching(node, bundle)
@@ -174,6 +174,7 @@ class Engine:
             if hurried:
                 generous = 0.01 * session.upper_y if generous == 0.0 else 2.0 * generous
                 hurried, slack = generous > slack, max(slack, generous)
+            slack = max(slack, (1.0 - 0.5**late) * (bundle.value - node.bound))
             targets = bundle.least - slack / session.n_clusters
             # the same once more: what sites tell of points and of boxes does not meet
             again = targets.shape == before_that.shape and np.allclose(targets, before_that, rtol=1e-12, atol=0.0)
@@ -193,13 +194,14 @@ class Engine:
             session.enter("prices")
             if missed is None:  # there is a bound; the prices can still be better
                 proven, before_that = bundle.value, before_that[:0]
-                left = max(SEARCHES_LEFT * self._search_took, LEFT_AT_THE_END * session.time_limit)
+                left = self._left_for_the_end()
                 bundle.improve(self._goal(), session.time_limit - left, STEPS_PER_SEARCH)
                 while bundle.value <= proven and self._prefers_prices(node, bundle, session.time_limit - left):
                     bundle.improve(self._goal(), session.time_limit - left, STEPS_PER_SEARCH)
                 if bundle.value <= proven:
                     return
                 continue
+            late += session.clock > (1.0 - LEFT_AT_THE_END) * session.time_limit  # there is no time to miss many more
             promised, optimal = bundle.value, bundle.optimal
             bundle.add_points(*missed)
             lacking = BRANCH_WITH_TRIPLES if bundle.tied else BRANCH_WITH
@@ -207,6 +209,11 @@ class Engine:
             if optimal and promised < session.cutoff and proven_enough:  # it must be branched anyway
                 return
             bundle.improve(self._goal(), np.inf if node.path else self._search_at)
+
+    def _left_for_the_end(self) -> float:
+        """Seconds in which the last prices can be proven, which mostly takes more than one search."""
+        took, limit = self._search_took, self.session.time_limit
+        return max(SEARCHES_LEFT * took, min(2.5 * SEARCHES_LEFT * took, 0.1 * limit), LEFT_AT_THE_END * limit)
 
     def _prefers_prices(self, node: Node, bundle: Bundle, until: float) -> bool:
         """Where a branch would have very many children, better prices are worth more than it."""
