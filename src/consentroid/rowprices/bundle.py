@@ -211,7 +211,8 @@ class Bundle:
         now = self.columns.costs - reply.priced.column_prices
         least = np.minimum(self._least_of(now[places], cells), self._least_of(reply.trimmed.values, where))
         mended = Prices(reply.priced.total, reply.priced.column_prices, least)
-        return mended if mended.value(self.node.counts) > prices.value(self.node.counts) else None
+        gain = mended.value(self.node.counts) - prices.value(self.node.counts)
+        return mended if gain > 1e-12 * prices.total else None  # more than rounding
 
     def _slot_for_mending(self) -> int:
         if self._spare is None:
