@@ -1,0 +1,184 @@
+"""Prices on pairs and triangles of rows: a bound that does not search, for rows with many features.
+
+With B_ij = Σ_k [i, j in cluster k] / (weight of cluster k) a clustering costs
+
+    Σ_j w_j |x_j|² − Σ_ij w_i w_j B_ij x_i·x_j,
+
+which is linear in B. Let q = √w, Z_ij = q_i q_j B_ij, y_j = q_j x_j. For every clustering Z is a projection with at most
+K eigenvalues 1, Z q = q, and
+
+    Z_ij ≥ 0 for all pairs,     B_ij + B_ik ≤ B_ii + B_jk for all triangles      (Peng and Wei 2007)
+
+(who shares a cluster with two shares it with both or they share theirs). The same holds for means of B over groups of
+rows. Any prices π_ij, v_t ≥ 0 on these make a bound, the least of ⟨−Y Yᵀ − Π + Σ_t v_t T_t, Z⟩ over all projections, which
+eigenvalues tell (`proof.py`). Here good prices are found, by the alternating direction method of multipliers: Z is the
+nearest matrix with such eigenvalues to
+
+    W + Π − Σ_t v_t T_t + Y Yᵀ / ρ,
+
+and W the nearest to Z − Π + Σ_t v_t T_t that obeys the pairs and the triangles known. That is a sweep over these, one
+after the other, from the prices of the step before (Hildreth 1957); how far W was moved by each is its new price.
+Triangles that Z violates join from time to time, those that cost nothing leave.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+from threadpoolctl import ThreadpoolController
+
+from ...core.arrays import Array
+from ..kernels.pairs import TILE, mirror, spread_triangles, sweep_pairs, sweep_triangles, violated_triangles
+from ..parallel import Pool, in_parallel
+from .groups import grouped
+from .proof import PairProof, Rows, prove
+from .top_space import TopSpace
+
+RHO = 0.1  # in units of the norm of Y Yᵀ
+BEYOND = 1.6  # Z counts so many times as much as it should, which takes fewer steps
+BEFORE_TRIANGLES, BETWEEN = 60, 30  # steps before the first triangles, and from one search for them to the next
+MOST_GROUPS = 4000  # rows up to which each is a group of its own
+EASE = 300.0
+FOR_EACH = 20  # new triangles for each group
+CANDIDATES = 400  # groups among which the other two of a triangle are sought
+VIOLATED = 1e-4  # of 1 / (rows in a cluster)
+Floats = NDArray[np.float32]
+ONE_THREAD = 1500  # rows below which BLAS is faster on one thread: others wait for each other by spinning
+BLAS = ThreadpoolController().select(user_api="blas")
+
+
+class PairPrices:
+    """State of one run at one site: x and w are its rows, all of positive weight."""
+
+    def __init__(self, x: Array, w: Array, n_clusters: int, pool: Pool = None) -> None:
+        n = len(x)
+        self.n_clusters, self.pool, self.n = n_clusters, pool, n
+        group = grouped(x, MOST_GROUPS)
+        self._order = np.argsort(group, kind="stable")  # rows stand group by group from here on
+        self.group = group[self._order]
+        self._rows = Rows.of(x[self._order], w[self._order])
+        y, q = self._rows.y, self._rows.q
+        self._scale = RHO * (float(np.linalg.norm(y.T @ y)) or 1.0)  # of pairs and prices
+        self._low_rank = (y / np.sqrt(self._scale)).astype(np.float32)
+        self._unit = (q / np.linalg.norm(q)).astype(np.float32)
+        self.weights, self._sizes = np.bincount(self.group, q * q), np.bincount(self.group).astype(float)
+        self._starts = np.searchsorted(self.group, np.arange(len(self.weights) + 1))
+        self._phi = (q / self.weights[self.group]).astype(np.float32)
+        self._w: Floats = np.outer(self._unit, self._unit)
+        self.pairs: Floats = np.zeros((n, n), np.float32)  # π, below the diagonal
+        self.triangles: NDArray[np.int32] = np.empty((0, 3), np.int32)  # of groups
+        self.prices: Array = np.empty(0)  # v
+        r = len(self.weights)
+        self._between, self._of = np.zeros((r, r), np.float32), np.zeros(r, np.float32)
+        self._b, self._tau = np.zeros((r, r), np.float32), np.zeros(r, np.float32)
+        self._full: Floats = np.empty((n, n), np.float32)
+        self._space = TopSpace(self._unit, n_clusters + 4)
+        self._rng = np.random.default_rng(0)
+        self.steps = 0
+        self.ease = min(1.0, EASE / n)
+
+    def improve(self, steps: int) -> None:
+        with self.threads():
+            for _ in range(steps):
+                self._step()
+
+    def proof(self) -> PairProof:
+        with self.threads():
+            return prove(self._rows, self._order, self.group, self.pairs, self._scale, self.triangles, self.prices,
+                         self.n_clusters)  # fmt: skip
+
+    @contextlib.contextmanager
+    def threads(self) -> Iterator[None]:
+        with BLAS.limit(limits=1 if self.n < ONE_THREAD else None):
+            yield
+
+    def _step(self) -> None:
+        self.steps += 1
+        factor = self._nearest_projection()
+        np.matmul(factor, factor.T, out=self._full)  # Z
+        self._full *= np.float32(BEYOND)
+        self._w *= np.float32(1.0 - BEYOND)
+        self._w += self._full
+        self._between[:], self._of[:] = 0.0, 0.0
+        self._sweep_pairs()
+        since = self.steps - BEFORE_TRIANGLES
+        if since >= 0 and since % BETWEEN == 0:
+            self._find_triangles()
+        if len(self.triangles):
+            before = self.prices.copy()
+            sweep_triangles(self._b, self._tau, self.triangles, self.prices, self.weights, self.ease * self._sizes)
+            spread_triangles(self.triangles, self.prices - before, self.weights, self._between, self._of)
+            self._of *= np.float32(self.ease)
+            self._sweep_pairs()
+
+    def _nearest_projection(self) -> Floats:
+        """A factor of Z."""
+        spread_triangles(self.triangles, self.prices, self.weights, self._between, self._of)
+        tiles = -(-self.n // TILE)
+
+        def work(first: int, last: int) -> None:
+            mirror(self._w, self.pairs, self._phi, self.group, self._between, self._of, first, last, self._full)
+
+        in_parallel(work, tiles, self.pool, self.n**2 // 4)
+        values, vectors = self._space.of(self._multiply)
+        weights = clipped_to(values, self.n_clusters - 1.0)
+        used = self._space.size = int(np.count_nonzero(weights))
+        return np.column_stack([self._unit, vectors[:, :used] * np.sqrt(weights[:used]).astype(np.float32)])
+
+    def _multiply(self, vectors: Floats) -> Floats:
+        """Projected to what is orthogonal to q."""
+        image = self._full @ vectors + self._low_rank @ (self._low_rank.T @ vectors)
+        return np.asarray(image - np.outer(self._unit, self._unit @ image))
+
+    def _sweep_pairs(self) -> None:
+        def work(first: int, last: int) -> None:
+            sweep_pairs(self._w, self.pairs, self._phi, self._starts, self.weights, self._between, self._of, first,
+                        last, self._b, self._tau)  # fmt: skip
+
+        in_parallel(work, len(self.weights), self.pool, self.n**2 // 4)
+        lower = np.tril(self._b, -1)
+        np.add(lower, lower.T, out=self._b)
+
+    def _find_triangles(self) -> None:
+        """Triangles without a price leave, those that W violates most join."""
+        priced, r = self.prices > 0.0, len(self.weights)
+        self.triangles, self.prices = self.triangles[priced], self.prices[priced]
+        candidates = np.tile(np.arange(r, dtype=np.int32), (r, 1))
+        if r > CANDIDATES:
+            candidates = self._rng.integers(r, size=(r, CANDIDATES), dtype=np.int32)
+        third, amounts = np.empty(candidates.shape, np.int32), np.empty(candidates.shape, np.float32)
+        least = np.float32(VIOLATED * self.n_clusters / self.n)
+
+        def work(first: int, last: int) -> None:
+            violated_triangles(self._b, self._tau, candidates, first, last, least, third, amounts)
+
+        in_parallel(work, r, self.pool, r * candidates.shape[1] ** 2)
+        worst = np.argpartition(-amounts, min(FOR_EACH, r - 1), axis=1)[:, :FOR_EACH]
+        g, at = np.nonzero(np.take_along_axis(amounts, worst, axis=1))
+        place = worst[g, at]
+        new = np.stack([g, candidates[g, place], third[g, place]], axis=1).astype(np.int32)
+        new = new[np.unique(_numbers(new, r), return_index=True)[1]]
+        new = new[~np.isin(_numbers(new, r), _numbers(self.triangles, r))]
+        self.triangles = np.concatenate([self.triangles, new])
+        self.prices = np.concatenate([self.prices, np.zeros(len(new))])
+
+
+def _numbers(triangles: NDArray[np.int32], n: int) -> NDArray[np.int64]:
+    """One number for each triangle; its last two may change places."""
+    g, h, k = triangles.T.astype(np.int64)
+    return np.asarray((g * n + np.minimum(h, k)) * n + np.maximum(h, k))
+
+
+def clipped_to(values: Array, total: float) -> Array:
+    """The nearest numbers between 0 and 1 with this sum: all are lowered by the same amount, then clipped."""
+    low, high = float(values.min()) - 1.0, float(values.max())
+    for _ in range(60):
+        middle = 0.5 * (low + high)
+        if np.clip(values - middle, 0.0, 1.0).sum() > total:
+            low = middle
+        else:
+            high = middle
+    return np.asarray(np.clip(values - high, 0.0, 1.0))
