@@ -24,7 +24,7 @@ from .protocol.messages import Evaluate, PriceQuery
 from .protocol.transport import Transport
 from .rowprices.allowance import Allowance
 from .rowprices.attempts import Attempts
-from .rowprices.proof import certify_tree, with_incumbent
+from .rowprices.proof import with_incumbent
 from .rowprices.session import OnStep, Session
 from .rowprices.totals import Totals
 from .site.worker import SiteWorker
@@ -162,9 +162,10 @@ def _row_prices(
     session.allowance = Allowance(channel.allowed, lambda: channel.asked)
     session.n_rows = sum(description.n_points for description in channel.described)
     session.n_sites = len(channel.described)
+    session.site_rows = tuple(description.n_points for description in channel.described)
     features = next((d.features for d in channel.described if d.features), ())
     names = features or tuple(f"feature {d}" for d in range(domain.n_features))
-    attempts = Attempts(session, lambda root, cell: certify_tree(session, root, cell, channel.nodes, names), regions)
+    attempts = Attempts(session, tuple(channel.nodes), names, regions)
     attempts.run(init)
     _take_site_costs(session)
     certificate = None if attempts.best is None else with_incumbent(session, attempts.best)

@@ -1,4 +1,4 @@
-"""Certificate, version 3, as dataclasses: written by the engine, read strictly, free of numerics.
+"""Certificate, version 4, as dataclasses: written by the engine, read strictly, free of numerics.
 
 `docs/certificate.md` explains every field and why it proves the bound; `certificate/reading.py` holds the checks of a
 file from elsewhere. D features, K clusters, N sites.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 
 from ..core.arrays import Array
 
-VERSION = 3
+VERSION = 4
 
 # kinds of the records of a tree of boxes
 SPLIT = 0  # (axis, value): two children, the lower one first
@@ -73,6 +74,14 @@ class RestProof:
 
 
 @dataclass(frozen=True)
+class PairsProof:
+    """In place of leaves: what prices on pairs of each site's own rows prove about these alone (`verify/pairs.py`)."""
+
+    bound: float  # of all sites together, in the rows' own units
+    bounds: Array | None  # (N,) of each site
+
+
+@dataclass(frozen=True)
 class Certificate:
     n_clusters: int
     sites: tuple[str, ...]
@@ -87,12 +96,13 @@ class Certificate:
     site_costs: Array | None  # (N,)
     scatter_errors: Array | None  # (N,)
     total_scatter_error: float
-    leaves: tuple[LeafProof, ...]
+    leaves: tuple[LeafProof, ...]  # none where pairs prove the bound
     price_files: dict[str, str]  # digest of every site's price file
     lower: float
     upper: float
     gap: float
     rest: RestProof | None = None
+    pairs: PairsProof | None = None
 
     @property
     def fingerprint(self) -> str:
@@ -135,6 +145,7 @@ class Certificate:
             "total_scatter_error": float(self.total_scatter_error),
             "leaves": [_leaf(leaf) for leaf in self.leaves],
             "rest": None if self.rest is None else _rest(self.rest),
+            "pairs": None if self.pairs is None else _pairs(self.pairs),
             "price_files": dict(self.price_files),
             "lower": float(self.lower),
             "upper": float(self.upper),
@@ -162,6 +173,16 @@ def price_digest(prices: Array, triples: NDArray[np.int64] | None = None, fees: 
     return hashlib.sha256(text).hexdigest()
 
 
+def pairs_digest(arrays: Sequence[NDArray[Any]]) -> str:
+    """SHA-256 of prices on pairs: of each array its shape as int64, then its numbers, little-endian; of no array where
+    a site has none."""
+    digest = hashlib.sha256()
+    for array in arrays:
+        digest.update(np.array(array.shape, dtype="<i8").tobytes())
+        digest.update(np.ascontiguousarray(array, array.dtype.newbyteorder("<")).tobytes())
+    return digest.hexdigest()
+
+
 def packed(array: NDArray[Any]) -> dict[str, Any]:
     """A bulky array as {"shape", "f8" or "i4"}."""
     array = np.asarray(array)
@@ -184,6 +205,10 @@ def _leaf(leaf: LeafProof) -> dict[str, Any]:
 def _rest(rest: RestProof) -> dict[str, Any]:
     moments = None if rest.moments is None else packed(np.asarray(rest.moments, dtype=float))
     return {"bound": float(rest.bound), "moments": moments}
+
+
+def _pairs(pairs: PairsProof) -> dict[str, Any]:
+    return {"bound": float(pairs.bound), "bounds": _listed(pairs.bounds)}
 
 
 def _cell(cell: CellProof) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from ..core.arrays import Array
 from ..core.errors import CertificateInvalid, InvalidInput
 from ..core.names import Kind, check_name, visible
-from .document import VERSION, BoxTree, CellProof, Certificate, LeafProof, RestProof, fingerprint_of
+from .document import VERSION, BoxTree, CellProof, Certificate, LeafProof, PairsProof, RestProof, fingerprint_of
 
 MOST_BYTES = 2**30  # of a file
 LARGEST_COORDINATE = 1e150  # its square is still a number
@@ -27,8 +27,8 @@ LARGEST_COST = 1e300
 
 FIELDS = (
     "consentroid_certificate", "n_clusters", "sites", "features", "domain", "coordinates", "root", "shift", "centroids",
-    "site_costs", "scatter_errors", "total_scatter_error", "leaves", "rest", "price_files", "lower", "upper",
-    "gap", "fingerprint",
+    "site_costs", "scatter_errors", "total_scatter_error", "leaves", "rest", "pairs", "price_files", "lower",
+    "upper", "gap", "fingerprint",
 )  # fmt: skip
 
 
@@ -80,8 +80,11 @@ def certificate_from(document: Any) -> Certificate:
     for name, digest in price_files.items():
         if not (isinstance(digest, str) and len(digest) == 64 and set(digest) <= set("0123456789abcdef")):
             raise CertificateInvalid(f"price_files, {name}: not a SHA-256 digest")
-    if not isinstance(document["leaves"], list) or not document["leaves"]:
-        raise CertificateInvalid("leaves: must be a list of at least one")
+    pairs = None if document["pairs"] is None else _pairs(document["pairs"], n)
+    if not isinstance(document["leaves"], list) or (pairs is None) != bool(document["leaves"]):
+        raise CertificateInvalid("leaves: must be a list of at least one, or empty where pairs prove the bound")
+    if pairs is not None and document["rest"] is not None:
+        raise CertificateInvalid("rest: prices on pairs leave nothing out")
     result = Certificate(
         n_clusters=k,
         sites=sites,
@@ -102,6 +105,7 @@ def certificate_from(document: Any) -> Certificate:
         upper=_cost(document["upper"], "upper"),
         gap=_cost(document["gap"], "gap"),
         rest=None if document["rest"] is None else _rest(document["rest"], n, d),
+        pairs=pairs,
     )
     if document["fingerprint"] != fingerprint_of(document):
         raise CertificateInvalid("fingerprint: the certificate was altered after it was written")
@@ -160,6 +164,11 @@ def _rest(rest: Any, n: int, d: int) -> RestProof:
         if np.abs(moments).max() > LARGEST_COST:
             raise CertificateInvalid("rest, moments: a number is out of range")
     return RestProof(bound, moments)
+
+
+def _pairs(pairs: Any, n: int) -> PairsProof:
+    _fields(pairs, ("bound", "bounds"), "pairs")
+    return PairsProof(_cost(pairs["bound"], "pairs, bound"), _costs_or_none(pairs["bounds"], n, "pairs, bounds"))
 
 
 def _tree(tree: Any, place: str, n: int, d: int) -> BoxTree:

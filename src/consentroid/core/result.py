@@ -68,7 +68,7 @@ class FitResult:
     gap_asked: float
     stop_reason: StopReason
     method: str  # "row-prices", or a method of the paper
-    bound_from: str  # "row prices", "row prices and spectrum", "spectrum", "dual decomposition", or "none"
+    bound_from: str  # "row prices", "pair prices", "row prices and spectrum", "spectrum", "dual decomposition", "none"
     sites: tuple[SiteShare, ...]
     features: tuple[str, ...]
     counts: Array  # (K,) weight of all rows in each cluster

@@ -136,6 +136,10 @@ class Answering:
             at = None if self._coordinates is None else coordinates_as_dict(self._coordinates)
             slots, rows = tuple(request.keep.slots.tolist()), digest_of_rows(self._open(run).rows)
             kept.begin(RunNotes(response.kept.digest, slots, rows, self.source.scaling(), at))
+        if request.pairs is not None and response.pairs is not None and request.pairs.keep:
+            data = self._open(run).rows
+            plain = coordinates_as_dict(Coordinates(np.zeros(data.n_features), np.eye(data.n_features), 1.0))
+            kept.begin(RunNotes(response.pairs.digest, (), digest_of_rows(data), self.source.scaling(), plain))
         if request.claim is not None and response.claimed is not None:
             kept.add(request.claim, response.claimed)
 

@@ -127,7 +127,7 @@ class SecureTransport:
             total = self._unmasking.total(query, replies, self._sites.last_number, digest)
         except MalformedMessage as error:
             return Failure(ALL, str(error), query.round)
-        if query.keep is not None:
+        if query.keep is not None or (query.pairs is not None and query.pairs.keep):
             self.price_files = {reply.site: reply.digest for reply in replies}
             self._write_notes()
         self.culprit = None
@@ -147,6 +147,7 @@ class SecureTransport:
             site_costs=None,
             scatter_errors=None,
             leaves=tuple(replace(leaf, totals=None) for leaf in certificate.leaves),
+            pairs=None if certificate.pairs is None else replace(certificate.pairs, bounds=None),
         )
 
     def _write_notes(self) -> None:

@@ -40,6 +40,8 @@ PRICE_PARTS = tuple(one.name for one in fields(PriceQuery) if one.name not in ("
 def _price_demand(query: PriceQuery) -> Demand:
     parts = [name for name in PRICE_PARTS if getattr(query, name) is not None]
     n_clusters, points = _candidates(query)
+    if query.pairs is not None:
+        n_clusters = max(n_clusters, query.pairs.n_clusters)
     if query.start is not None:
         n_clusters = max(n_clusters, len(query.start.centroids))
         points += len(query.start.centroids)

@@ -200,6 +200,16 @@ class KeepPrices:
 
 
 @dataclass(frozen=True)
+class ImprovePairs:
+    """So many steps towards better prices on pairs and triangles of the site's own rows (`site/pairs/`), and what the
+    best so far prove; `keep`: write those to the site's private file. Whoever asks again only gets more steps."""
+
+    n_clusters: int
+    steps: int
+    keep: bool = False
+
+
+@dataclass(frozen=True)
 class PriceQuery:
     """`step` numbers the queries that change a site's prices or columns: one that was lost is sent again, one that
     was already done is answered from memory, and a site that restarted is sent all of them."""
@@ -217,6 +227,7 @@ class PriceQuery:
     claim: Claim | None = None
     evaluate: Evaluate | None = None
     keep: KeepPrices | None = None
+    pairs: ImprovePairs | None = None
 
     @property
     def changes(self) -> bool:
@@ -226,7 +237,7 @@ class PriceQuery:
     @property
     def change(self) -> PriceQuery:
         """Only the part that changes what a site holds."""
-        return replace(self, moments=None, trim=None, examine=None, claim=None, evaluate=None, keep=None)
+        return replace(self, moments=None, trim=None, examine=None, claim=None, evaluate=None, keep=None, pairs=None)
 
 
 # ---------------------------------------------------------------- row prices: what a site answers
@@ -298,6 +309,14 @@ class PricesKept:
 
 
 @dataclass(frozen=True)
+class PairBound:
+    """No K clusters of the site's rows alone cost less; 0 where they are too many for prices on pairs."""
+
+    bound: float  # rounded down
+    digest: str = ""  # of the site's private file, if it was written
+
+
+@dataclass(frozen=True)
 class PriceReply:
     round: int
     node: str
@@ -312,6 +331,7 @@ class PriceReply:
     claimed: ClaimSums | None = None
     evaluated: Evaluated | None = None
     kept: PricesKept | None = None
+    pairs: PairBound | None = None
     seconds: float = 0.0
 
 

@@ -141,6 +141,7 @@ class ReplyChecker:
             claimed=(query.claim, reply.claimed),
             evaluated=(query.evaluate, reply.evaluated),
             kept=(query.keep, reply.kept),
+            pairs=(query.pairs, reply.pairs),
         )
         if self._weight is None or self._extent is None:
             raise Contradiction("answered about prices before it described itself")

@@ -23,11 +23,13 @@ from .messages import (
     Coordinates,
     Examine,
     FindTriples,
+    ImprovePairs,
     Located,
     MakeColumns,
     Moments,
     MomentSums,
     MovePrices,
+    PairBound,
     Priced,
     PriceQuery,
     PriceReply,
@@ -74,6 +76,8 @@ class PriceRules:
                 self._check_boxes(asked, got)
         if query.keep is not None and reply.kept is not None:
             _check_kept(len(query.keep.slots), reply.kept)
+        if query.pairs is not None and reply.pairs is not None:
+            self._check_pairs(query.pairs, reply.pairs)
 
     def _check_moments(self, asked: Moments, got: MomentSums) -> None:
         same_shape("sums", got.sums, asked.reference.shape)
@@ -159,6 +163,13 @@ class PriceRules:
             _check_positive(name, array)
         if np.any(got.insides[:, 0] + got.undecided > self.weight + room):
             raise Contradiction("reports more rows inside and undecided than it has")
+
+    def _check_pairs(self, asked: ImprovePairs, got: PairBound) -> None:
+        widest = self.extent[1] - self.extent[0]
+        if not 0.0 <= got.bound <= self.weight * float(widest @ widest) * (1.0 + TOLERANCE):
+            raise Contradiction(f"reports that {asked.n_clusters} clusters of its rows cost at least {got.bound:g}")
+        if not (DIGEST.fullmatch(got.digest) if asked.keep else got.digest == ""):
+            raise Contradiction("reports a digest that is no sha256, or that nobody asked for")
 
     def _check_weights(self, name: str, weights: Array, most: float = 1.0) -> None:
         _check_positive(name, weights)

@@ -1,13 +1,13 @@
-"""From all axes to some: the engine on whole axes first, and where its search did not end, with more and more of them.
+"""One way of proving after the other: the engine on whole axes first; where its search does not end, prices on pairs of
+rows (`pairing.py`), and with several sites also more and more of the axes.
 
-Each attempt that proves more than those before is certified at once, since sites keep the prices of one coordinate
-system at a time. The best of all bounds known is what the run states: row prices, row prices and the spectrum of what
-they leave out, or the spectrum alone.
+Each attempt that proves more than those before is certified at once, since a site keeps prices of one kind, and of one
+coordinate system, at a time. The best of all bounds known is what the run states: row prices, pair prices, row prices
+and the spectrum of what they leave out, or the spectrum alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -20,16 +20,20 @@ from .cells import Cell, Node, frontier
 from .coordinates import Axes, spectral_bound
 from .engine import Engine
 from .floors import floors
+from .pairing import certify_pairs, improve_pairs, seconds_needed
+from .proof import certify_tree
 from .session import OutOfTime, Session
 
-Certify = Callable[[Node, Cell], Certificate]
 WORTH = 1e-6  # of the cost: a bound that is better by less is not certified anew
+PAIRS = "pair prices"
 PRICES_SHARE = 0.4  # of what is left of the time, for the prices of an attempt
 
 
 class Attempts:
-    def __init__(self, session: Session, certify: Certify, wants_regions: bool = True) -> None:
-        self.session, self.certify, self.wants_regions = session, certify, wants_regions
+    def __init__(
+        self, session: Session, sites: tuple[str, ...], features: tuple[str, ...], wants_regions: bool = True
+    ) -> None:
+        self.session, self.sites, self.features, self.wants_regions = session, sites, features, wants_regions
         self.best: Certificate | None = None
         self.regions: Regions | None = None
 
@@ -43,8 +47,10 @@ class Attempts:
         try:
             if root is not None and session.axes.bound_on_rows(proven) >= session.spectral:
                 self._keep(root, engine.root_cell)
-            if session.stop_reason in (StopReason.TIME_LIMIT, StopReason.POLICY) and session.spectral > 0.0:
-                self._climb(engine)
+            if session.stop_reason in (StopReason.TIME_LIMIT, StopReason.POLICY):
+                self._pair()
+                if session.spectral > 0.0 and not session.proven and session.bound_from != PAIRS:
+                    self._climb(engine)
         except OutOfTime:
             session.stop_reason = session.why_out
         except KeyboardInterrupt:
@@ -55,6 +61,19 @@ class Attempts:
         session.bound_from = source_of(self.best)
         if session.proven and session.stop_reason is not StopReason.INTERRUPTED:
             session.stop_reason = StopReason.GAP
+
+    def _pair(self) -> None:
+        """Prices on pairs, where there is time for them."""
+        session = self.session
+        if seconds_needed(session) > session.left:
+            return
+        before = session.lower = 0.0 if self.best is None else self.best.lower
+        if improve_pairs(session) > before + WORTH * session.upper:
+            self.best = certify_pairs(session, self.sites, self.features)
+            session.lower = self.best.lower
+        if session.n_sites == 1 and source_of(self.best) == PAIRS:
+            session.stop_reason = StopReason.EXHAUSTED if session.left > 0.0 else session.why_out
+            session.bound_from = PAIRS
 
     def _climb(self, first: Engine) -> None:
         """Less and less is left out, as long as that proves more and there is time."""
@@ -89,9 +108,9 @@ class Attempts:
     def _keep(self, root: Node, cell: Cell) -> None:
         """Certify, once begun to the end, even if it then proves a little less: the sites' files hold its prices."""
         try:
-            self.best = self.certify(root, cell)
+            self.best = certify_tree(self.session, root, cell, self.sites, self.features)
         except KeyboardInterrupt:
-            self.best = self.certify(root, cell)
+            self.best = certify_tree(self.session, root, cell, self.sites, self.features)
             raise
 
     def _axes(self, first: Engine, floor: float) -> Axes:
@@ -113,6 +132,8 @@ class Attempts:
 def source_of(certificate: Certificate | None) -> str:
     if certificate is None:
         return "none"
+    if certificate.pairs is not None:
+        return PAIRS if len(certificate.sites) == 1 else f"{PAIRS}, site by site"
     if certificate.rest is None:
         return "row prices"
     return "row prices and spectrum" if min(leaf.bound for leaf in certificate.leaves) > 0.0 else "spectrum"

@@ -24,6 +24,7 @@ from .columns import Columns
 from .coordinates import Axes, spectral_bound
 from .incumbents import evaluate, lloyd, split_starts, swaps
 from .learning import learn
+from .pairing import seconds_needed
 from .regions import MOST_BOXES, find_regions
 from .search import CellSearch
 from .session import OutOfTime, Session
@@ -53,6 +54,7 @@ class Engine:
         self.regions: Regions | None = None
         self.stuck = False  # what sites round off is more than the gap leaves to spare
         self._search_at = 0.5 * session.time_limit  # when prices must do as they are
+        self._given_up = 0.0  # when the search of the root is left
         self._search_took = 0.0  # seconds of the last search that came to its end
         self.spread = np.empty((0, 0))  # principal axes times the rows' spread along them
 
@@ -287,12 +289,16 @@ class Engine:
         self.session.note()
 
     def _given_up_at(self, node: Node) -> float:
-        """When the search of the root is left, if less of its axes can be searched instead (`attempts.py`)."""
+        """When the search of the root is left, if there is another way (`attempts.py`)."""
         session = self.session
-        if node.path or session.spectral <= 0.0:
+        needed = seconds_needed(session)
+        if node.path or (session.spectral <= 0.0 and needed > session.left):
             return np.inf
         share = max(SEARCH_UNTIL, min(session.clock / session.time_limit + SEARCH_FOR, SEARCH_LATEST))
-        return share * session.time_limit
+        if session.n_sites == 1:  # prices on pairs will do: no longer than they take
+            share = min(share, max(session.clock + needed, self._given_up) / session.time_limit)
+        self._given_up = share * session.time_limit
+        return self._given_up
 
     def _goal(self) -> float:
         """The value at which prices are good enough: half of the gap is left to the search."""

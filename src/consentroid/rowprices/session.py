@@ -68,6 +68,7 @@ class Session:
     phases: dict[str, float] = field(default_factory=dict)
     stop_reason: StopReason | None = None
     n_rows: int = 0
+    site_rows: tuple[int, ...] = ()  # of each site, or of all together where sums are masked
     n_sites: int = 1
     learning: bool = False  # sites work on groups of rows: what they say is a guess
     reserve: float = 0.0  # seconds that the certificate of what was searched will take

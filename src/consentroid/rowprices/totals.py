@@ -19,6 +19,7 @@ from ..protocol.messages import (
     Evaluated,
     Located,
     MomentSums,
+    PairBound,
     Priced,
     PriceQuery,
     PriceReply,
@@ -90,6 +91,7 @@ def total(query: PriceQuery, replies: Sequence[PriceReply]) -> PriceReply:
         claimed=None if first.claimed is None else _claims(query, replies),
         evaluated=None if first.evaluated is None else sum_evaluated([r.evaluated for r in replies if r.evaluated]),
         kept=None if first.kept is None else _kept(replies),
+        pairs=None if first.pairs is None else _pairs(replies),
         seconds=max(reply.seconds for reply in replies),
     )
 
@@ -147,6 +149,11 @@ def _claims(query: PriceQuery, replies: Sequence[PriceReply]) -> ClaimSums:
 
 def _kept(replies: Sequence[PriceReply]) -> PricesKept:
     return PricesKept("", down([r.kept.totals for r in replies if r.kept]))
+
+
+def _pairs(replies: Sequence[PriceReply]) -> PairBound:
+    """The rows of all sites cost no less than what those of each cost by themselves."""
+    return PairBound(max(float(down([np.array(r.pairs.bound) for r in replies if r.pairs])), 0.0))
 
 
 def sum_evaluated(parts: Sequence[Evaluated]) -> Evaluated:

@@ -40,6 +40,7 @@ from ..protocol.messages import (
     Examine,
     Located,
     MomentSums,
+    PairBound,
     Priced,
     PriceQuery,
     PriceReply,
@@ -98,6 +99,7 @@ FIELDS: dict[type, dict[str, tuple[int, str, int] | str]] = {
         "spreads": (2, "x", NEAREST),
     },
     PricesKept: {"totals": (2, "y", DOWN)},
+    PairBound: {"bound": (2, "x", DOWN)},
     FeatureSums: {
         "total": (0, "x", NEAREST),
         "weights": (0, "x", NEAREST),
@@ -116,6 +118,7 @@ PARTS: dict[str, type] = {
     "claimed": ClaimSums,
     "evaluated": Evaluated,
     "kept": PricesKept,
+    "pairs": PairBound,
 }
 KINDS: dict[str, type] = PARTS | {"features": FeatureSums}
 Layout = tuple[tuple[str, tuple[int, ...]], ...]  # "part.field" and shape, in order
@@ -245,8 +248,8 @@ def decode_parts(
         told.setdefault(part, {})[name] = value if shape else float(value)
     if at != len(total):
         raise MalformedMessage("the masked sums do not have the size that was announced")
-    if "kept" in told:
-        told["kept"]["digest"] = digest
+    for part in told.keys() & {"kept", "pairs"}:
+        told[part]["digest"] = digest
     return {part: KINDS[part](**values) for part, values in told.items()}
 
 

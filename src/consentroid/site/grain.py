@@ -72,6 +72,12 @@ def costs_above(costs: Array) -> Array:
     return digits_above(costs, COST_DIGITS)
 
 
+def costs_below(costs: Array) -> Array:
+    """Rounded down to as many."""
+    mantissa, exponent = np.frexp(np.maximum(costs, 0.0))
+    return np.asarray(np.ldexp(np.floor(np.ldexp(mantissa, COST_DIGITS)), exponent - COST_DIGITS))
+
+
 def digits_above(values: Array, digits: int) -> Array:
     """Numbers that are not negative, rounded up to so many binary digits.
 

@@ -44,7 +44,7 @@ from ..protocol.messages import (
     Trim,
     Trimmed,
 )
-from .grain import EPS, Grain, costs_above, digits_above, on_grid, power_above
+from .grain import EPS, Grain, costs_above, costs_below, digits_above, on_grid, power_above
 
 GRAIN = 0.25  # of a row's spread: the default step of sums
 FEW = 4.0  # steps that vector sums of few rows are told in
@@ -133,6 +133,10 @@ class Guard:
     def priced(self, sums: Priced) -> Priced:
         """The total is of all rows and stays; no column has more."""
         return Priced(sums.total, np.minimum(self._located.scalars(sums.column_prices), sums.total))
+
+    def bound(self, bound: float) -> float:
+        """A bound on the cost of all rows, rounded down."""
+        return float(costs_below(np.array(bound))) if self.share > 0.0 else bound
 
     # ------------------------------------------------------------------ boxes
 

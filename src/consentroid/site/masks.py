@@ -193,6 +193,7 @@ class SiteMasks:
         if self._scales is not None and query.coordinates is not None:
             self._scales = self._scales.with_coordinates(query.coordinates)
         kept = "" if reply.kept is None else reply.kept.digest
+        kept = kept if reply.pairs is None else reply.pairs.digest
         return self.mask_parts(parts_of(reply), reply.round, reply.step, number, digest, kept)
 
     def mask_parts(

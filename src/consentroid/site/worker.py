@@ -34,6 +34,7 @@ from .cloud import fair_stride
 from .guard import Guard
 from .kernels.boxes import EPS
 from .kernels.columns import assign_rows
+from .pairs.site import SitePairs
 from .parallel import in_parallel
 from .price_files import SitePrices
 from .prices import PricedRows, fewest_rows
@@ -64,6 +65,7 @@ class SiteWorker:
         self.guard = guard or Guard()
         self.guard.see_rows(self._x, self._w)
         self._prices = PricedRows(self._x, self._w, self._pool, self.guard, first_prices)
+        self._pairs = SitePairs(self._x, self._w, self._pool, self.guard)
         self._step = 0
         self._last: PriceReply | None = None
 
@@ -159,6 +161,7 @@ class SiteWorker:
             claimed=None if query.claim is None else prices.claim(query.claim),
             evaluated=None if query.evaluate is None else self._evaluate(query.evaluate),
             kept=None if query.keep is None else prices.keep(query.keep, self.price_file),
+            pairs=None if query.pairs is None else self._pairs.improve(query.pairs, self.price_file),
             seconds=time.perf_counter() - started,
         )
         if changes:

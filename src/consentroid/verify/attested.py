@@ -68,7 +68,10 @@ def verify_sums(certificate: Certificate, total: Limbs, quanta: NDArray[np.int64
 def _as_claims(certificate: Certificate, numbers: Array, quanta: NDArray[np.int64]) -> tuple[Certificate, Doubt]:
     """The same proof with the limbs of all totals as the claims of two sites, and what moments can be off by."""
     n_leaves, d = len(certificate.leaves), len(certificate.features)
-    rest, doubt, first = certificate.rest, (0.0, 0.0, 0.0), 2
+    rest, pairs, doubt, first = certificate.rest, certificate.pairs, (0.0, 0.0, 0.0), 2
+    if pairs is not None:
+        pairs = replace(pairs, bounds=numbers[2])
+        first += 1
     if rest is not None:
         first += 4 + d + d * d
         moments, doubt = read_moments(numbers[2:first], d, quanta)
@@ -89,7 +92,7 @@ def _as_claims(certificate: Certificate, numbers: Array, quanta: NDArray[np.int6
         leaves.append(replace(leaf, totals=total, cells=tuple(cells)))
     as_claims = replace(
         certificate, sites=LIMBS, site_costs=None, scatter_errors=numbers[1], leaves=tuple(leaves), price_files={},
-        rest=rest,
+        rest=rest, pairs=pairs,
     )  # fmt: skip
     return as_claims, doubt
 

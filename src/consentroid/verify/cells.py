@@ -33,6 +33,8 @@ class TreeNode:
 
 def check_cover(certificate: Certificate, tick: Callable[[], None]) -> None:
     """Raise `CertificateInvalid` unless the leaves are exactly the leaves of a tree of cells."""
+    if certificate.pairs is not None:  # then there are none
+        return
     top: TreeNode | None = None
     inner: list[TreeNode] = []
     for number, leaf in enumerate(certificate.leaves):

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..certificate.document import Certificate, LeafProof
+from ..certificate.document import Certificate, LeafProof, PairsProof
 from ..core.arrays import Array
 from ..core.errors import CertificateInvalid, InvalidInput
 from .arithmetic import basis_norm, bound_on_rows, exact_sum, relative_gap, rounded_down, rounded_up
@@ -122,7 +122,7 @@ def verify(
                 check.add_site(site_rows(document, name, table, weights.get(name), prices.get(name)))
             if require_all:
                 for site in check.given.values():
-                    if site.prices is None:
+                    if site.prices is None and site.pairs_bound is None:
                         raise InvalidInput(f"site '{site.name}': {site.reason}")
             check.bounds()
     except CheckOutOfTime:
@@ -189,6 +189,11 @@ class Check:
         upper = self._upper()
         if upper is not None and not upper * (1.0 - LIMIT) <= document.upper <= upper * (1.0 + COARSE):
             raise CertificateInvalid(f"upper: {document.upper!r} is stated, the centroids cost {upper!r}")
+        if document.pairs is not None:
+            proven = self._pairs(document.pairs)
+            if proven is not None:
+                self._conclude(proven, upper)
+            return
         present = [name for name in document.sites if name in self.given and self.given[name].prices is not None]
         if len(present) < len(document.sites) and not self._has_claims():
             return  # only totals are known: nothing can be said about the bound without all rows
@@ -200,12 +205,33 @@ class Check:
                 raise CertificateInvalid(f"leaf {number}: the bound {leaf.bound!r} is stated, {bound!r} is proven")
             least = bound if least is None else min(least, bound)
         proven = bound_on_rows(0.0 if least is None else least, self._scatter_error(), self.norm, document.scale)
-        proven = rounded_down(Fraction(proven) + Fraction(self._rest()))
+        self._conclude(rounded_down(Fraction(proven) + Fraction(self._rest())), upper)
+
+    def _conclude(self, proven: float, upper: float | None) -> None:
+        """What is proven bears out what is stated."""
+        document = self.document
         if not proven >= document.lower - LIMIT * document.upper:  # with all rows, upper is about the cost: see above
             raise CertificateInvalid(f"lower: {document.lower!r} is stated, {proven!r} is proven")
         if upper is not None and not proven <= upper:
             raise CertificateInvalid(f"lower: {proven!r} exceeds the cost {upper!r}, which cannot be")
         self.bound = proven
+
+    def _pairs(self, stated: PairsProof) -> float | None:
+        """The sum of what prices on pairs prove of each site's rows; of sites without, what they claim."""
+        total = Fraction(0)
+        for i, name in enumerate(self.document.sites):
+            site = self.given.get(name)
+            claim = None if stated.bounds is None else float(stated.bounds[i])
+            own = None if site is None else site.pairs_bound
+            if own is not None and claim is not None and not claim <= own + LIMIT * self.document.upper:
+                raise CertificateInvalid(f"pairs, bounds of {name}: {claim!r} is stated, {own!r} is proven")
+            proven = claim if own is None else own
+            if proven is None:
+                return None
+            total += Fraction(proven)
+        if not stated.bound <= float(total) + LIMIT * self.document.upper:
+            raise CertificateInvalid(f"pairs, bound: {stated.bound!r} is stated, {float(total)!r} is proven")
+        return rounded_down(total)
 
     def _rest(self) -> float:
         """The bound on what the searched coordinates leave out, from rows or, for sites without, claimed moments."""

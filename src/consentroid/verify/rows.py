@@ -16,8 +16,9 @@ from ..certificate.document import Certificate
 from ..core.arrays import Array
 from ..core.errors import CertificateInvalid, InvalidInput
 from .kernels import UNIT
+from .pairs import pairs_bound
 from .spectrum import RowMoments
-from .stored_prices import PriceSource, PricesUnknown, StoredPrices, stored_prices
+from .stored_prices import PriceSource, PricesUnknown, StoredPrices, stored_pairs, stored_prices
 
 OUTSIDE_ROOT = 1e-10  # of the root's size: rounding; such a row is moved onto the root, at a cost
 LARGEST = 1e150
@@ -38,6 +39,7 @@ class SiteRows:
     prices: StoredPrices | None  # None: the claims cannot be checked
     reason: str = ""  # why there are no prices
     moments: RowMoments | None = None  # about the origin, where the certificate rests on them
+    pairs_bound: float | None = None  # of its prices on pairs, where the certificate rests on them
 
     def total(self, number: int) -> float:
         """Σ w λ − Σ φ, rounded down: products round once, and sums once."""
@@ -65,12 +67,16 @@ def site_rows(
         moments = None if certificate.rest is None else RowMoments.of(x, w, certificate.origin)
     except (FloatingPointError, OverflowError):
         raise CertificateInvalid(f"site '{name}': its rows overflow in the certificate's coordinates") from None
-    known, reason = None, ""
+    known, bound, reason = None, None, ""
     try:
-        known = stored_prices(certificate, name, prices, len(x))
+        if certificate.pairs is None:
+            known = stored_prices(certificate, name, prices, len(x))
+        else:
+            pairs = stored_pairs(certificate, name, prices, len(x))
+            bound = 0.0 if pairs is None else pairs_bound(x, w, pairs, certificate.n_clusters)
     except PricesUnknown as why:
         reason = str(why)
-    return SiteRows(name, n_rows, y, w, errors, scatter_error, least_cost, cost, known, reason, moments)
+    return SiteRows(name, n_rows, y, w, errors, scatter_error, least_cost, cost, known, reason, moments, bound)
 
 
 def _checked(

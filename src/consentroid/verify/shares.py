@@ -5,9 +5,10 @@ nothing with what answered. A claim that the rows do not bear out refutes; one t
 by a power of two above what it says too much, so that the share is true without tolerance. Nothing but the claims
 leaves, and the cost of the centroids, rounded as in the run: no number is told that was not told in it.
 
-Order of a share: cost of the centroids, scatter error, where the proof rests on moments what these can be off by and
-the moments (`told_moments`), Σ w λ of every leaf, then cell by cell and box by box the
-numbers that its records use (`wanted`). Adding the shares of all sites gives the totals of the proof (`attested.py`).
+Order of a share: cost of the centroids, scatter error; where the proof rests on prices on pairs, what these prove; where
+it rests on moments, what these can be off by and the moments (`told_moments`); Σ w λ of every leaf; then cell by cell and
+box by box the numbers that its records use (`wanted`). Adding the shares of all sites gives the totals of the proof
+(`attested.py`).
 """
 
 from __future__ import annotations
@@ -79,8 +80,9 @@ def slots(certificate: Certificate) -> Slots:
     rounded = [*[NEAREST] * (d + 1), DOWN]
     n_leaves = len(certificate.leaves)
     n_moments = 0 if certificate.rest is None else 1 + d + d * d
-    kinds = [[COST, ERROR], [COST] * (n_moments + 3 * (n_moments > 0)), [VALUE] * n_leaves]
-    rounding = [[UP, UP], [UP] * (3 * (n_moments > 0)) + [NEAREST] * n_moments, [DOWN] * n_leaves]
+    paired = int(certificate.pairs is not None)
+    kinds = [[COST, ERROR] + [COST] * paired, [COST] * (n_moments + 3 * (n_moments > 0)), [VALUE] * n_leaves]
+    rounding = [[UP, UP] + [DOWN] * paired, [UP] * (3 * (n_moments > 0)) + [NEAREST] * n_moments, [DOWN] * n_leaves]
     for leaf in certificate.leaves:
         for cell in leaf.cells:
             if cell.proof is not None:
@@ -105,11 +107,14 @@ def site_share(
             check.statements()
             check_cover(certificate, check.tick)
             site = site_rows(certificate, name, rows, weights, prices)
-            if site.prices is None:
+            if site.prices is None and site.pairs_bound is None:
                 raise InvalidInput(f"site '{name}': {site.reason}")
             check.add_site(site)
             cost = _digits_above(site.cost, COST_DIGITS) if coarse_cost else site.cost
             numbers = [np.array([cost, site.scatter_error])]
+            if site.pairs_bound is not None:
+                check.bounds()  # what the site told in the run is borne out by its rows
+                numbers.append(np.array([_told_pairs(certificate, site, coarse_cost)]))
             if site.moments is not None:
                 numbers.append(told_moments(site.moments, quanta))
             numbers.append(_totals(certificate, site))
@@ -149,8 +154,15 @@ def _totals(certificate: Certificate, site: SiteRows) -> Array:
     return np.array(totals)
 
 
+def _told_pairs(certificate: Certificate, site: SiteRows, coarse: bool) -> float:
+    """What the site told in the run, or less; rounded as there."""
+    assert site.pairs_bound is not None
+    return _digits_below(site.pairs_bound, COST_DIGITS) if coarse else site.pairs_bound
+
+
 def _boxes(certificate: Certificate, site: SiteRows, claims: ClaimsOf, quanta: NDArray[np.int64]) -> list[Array]:
-    assert site.prices is not None
+    if site.prices is None:
+        return []
     index = certificate.sites.index(site.name)
     rows = Rows(
         site.y, site.w, np.zeros(len(site.w), dtype=np.int64), np.zeros(1, dtype=np.int64), np.empty(0, dtype=np.int64),
@@ -252,6 +264,16 @@ def _digits_above(value: float, digits: int) -> float:
     """
     mantissa, power = math.frexp(value)
     return math.ldexp(math.ceil(math.ldexp(mantissa, digits)), power - digits)
+
+
+def _digits_below(value: float, digits: int) -> float:
+    """Rounded down to so many.
+
+    >>> _digits_below(6.7, 3), _digits_below(0.0, 3)
+    (6.0, 0.0)
+    """
+    mantissa, power = math.frexp(value)
+    return math.ldexp(math.floor(math.ldexp(mantissa, digits)), power - digits)
 
 
 def _on_grid(value: float, quantum: int) -> float:

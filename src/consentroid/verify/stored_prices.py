@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..certificate.document import Certificate, price_digest
+from ..certificate.document import Certificate, pairs_digest, price_digest
 from ..core.arrays import Array
 from ..core.errors import CertificateInvalid, InvalidInput
+from .pairs import StoredPairs, checked, kinds
 
 HEADER = 4096  # bytes of a numpy header, at most
 MOST = 1e300
@@ -69,6 +70,36 @@ def stored_prices(certificate: Certificate, name: str, source: PriceSource | Non
     return StoredPrices(np.ascontiguousarray(prices), triples, np.ascontiguousarray(fees))
 
 
+def stored_pairs(certificate: Certificate, name: str, source: PriceSource | None, n_rows: int) -> StoredPairs | None:
+    """The same for prices on pairs; None where the site has none, which proves nothing of its rows."""
+    if certificate.price_files[name] == pairs_digest([]):
+        return None
+    if source is None:
+        raise PricesUnknown("no price file was given; it stays with the site that took part in the run")
+    arrays: dict[str, NDArray[Any]] = {}
+    for part, (kind, shape) in kinds(n_rows, len(certificate.features), certificate.n_clusters).items():
+        if isinstance(source, Mapping):
+            arrays[part] = np.asarray(source[f"pair_{part}"])
+        elif isinstance(source, (str, Path)):
+            most = math.prod(-size - 1 if size < 0 else size for size in shape) * np.dtype(kind).itemsize
+            arrays[part] = _array(source, f"pair_{part}", most, kind)
+        else:
+            raise PricesUnknown("these are no prices on pairs; give the file of the same run")
+    if pairs_digest(list(arrays.values())) != certificate.price_files[name]:
+        raise PricesUnknown("the price file is not the one that the certificate names; give that of the same run")
+    for part, (kind, shape) in kinds(n_rows, len(certificate.features), certificate.n_clusters).items():
+        same = len(shape) == arrays[part].ndim and arrays[part].dtype == np.dtype(kind)
+        if not same or any(
+            size != there if size >= 0 else there > -size - 1
+            for size, there in zip(shape, arrays[part].shape, strict=True)
+        ):
+            raise InvalidInput(
+                f"site '{name}': its price file has '{part}' of {arrays[part].shape}, {n_rows} rows of positive weight "
+                "are given; give the rows of the run in their order"
+            )
+    return checked(arrays, name)
+
+
 def _check_triples(name: str, triples: NDArray[np.int64], fees: Array, shape: tuple[int, int]) -> None:
     """A fee is paid at most once only for three different rows, and each triple decides for itself only if no row is in
     another."""
@@ -94,6 +125,13 @@ def _holds(path: Path | str, name: str) -> bool:
 
 def _read(path: Path | str, name: str, most: int, kind: str) -> NDArray[Any]:
     """A table of an npz file, of at most so many bytes."""
+    table = _array(path, name, most, kind)
+    if table.ndim != 2:
+        raise PricesUnknown("the price file holds no table of numbers")
+    return table.astype(np.float64 if kind == "<f8" else np.int64)
+
+
+def _array(path: Path | str, name: str, most: int, kind: str) -> NDArray[Any]:
     most += HEADER
     try:
         with zipfile.ZipFile(path) as archive, archive.open(f"{name}.npy") as entry:
@@ -112,7 +150,9 @@ def _read(path: Path | str, name: str, most: int, kind: str) -> NDArray[Any]:
     except Exception:  # whatever stands there, it is no header
         raise PricesUnknown("the price file holds no plain array") from None
     body = raw[file.tell() :]
-    table = len(shape) == 2 and all(type(size) is int and 0 <= size <= len(body) for size in shape)
-    if dtype != np.dtype(kind) or fortran or not table or math.prod(shape) * 8 != len(body):
-        raise PricesUnknown("the price file holds no table of doubles")
-    return np.frombuffer(body, dtype=kind).reshape(shape).astype(np.float64 if kind == "<f8" else np.int64)
+    sizes = len(shape) <= 2 and all(type(size) is int and 0 <= size <= len(body) for size in shape)
+    if dtype != np.dtype(kind) or (fortran and len(shape) > 1) or not sizes:
+        raise PricesUnknown("the price file holds no table of numbers")
+    if math.prod(shape) * np.dtype(kind).itemsize != len(body):
+        raise PricesUnknown("the price file holds no table of numbers")
+    return np.frombuffer(body, dtype=kind).reshape(shape)

@@ -5,7 +5,7 @@ the diagonal. Rows stand group by group, φ_i = q_i / (weight of i's group). A t
 
     B_gh + B_gk − B_hk ≤ τ_g,      B_gh = Σ_{i∈g, j∈h} φ_i φ_j W_ij,      τ_g = Σ_{i∈g} W_ii / (weight of g),
 
-so its prices v change W_ij by a number of the two groups times φ_i φ_j (`between`), and W_ii by one of the group (`of`).
+so its prices change W_ij by a number of the two groups times φ_i φ_j (`between`), and W_ii by one of the group (`of`).
 """
 
 from __future__ import annotations

@@ -4,21 +4,25 @@ With B_ij = Σ_k [i, j in cluster k] / (weight of cluster k) a clustering costs
 
     Σ_j w_j |x_j|² − Σ_ij w_i w_j B_ij x_i·x_j,
 
-which is linear in B. Let q = √w, Z_ij = q_i q_j B_ij, y_j = q_j x_j. For every clustering Z is a projection with at most
-K eigenvalues 1, Z q = q, and
+which is linear in B. Let q = √w, Z_ij = q_i q_j B_ij, y_j = q_j x_j. For every clustering Z is a projection of rank K at
+most, Z q = q, and
 
     Z_ij ≥ 0 for all pairs,     B_ij + B_ik ≤ B_ii + B_jk for all triangles      (Peng and Wei 2007)
 
-(who shares a cluster with two shares it with both or they share theirs). The same holds for means of B over groups of
-rows. Any prices π_ij, v_t ≥ 0 on these make a bound, the least of ⟨−Y Yᵀ − Π + Σ_t v_t T_t, Z⟩ over all projections, which
-eigenvalues tell (`proof.py`). Here good prices are found, by the alternating direction method of multipliers: Z is the
-nearest matrix with such eigenvalues to
+(if i shares its cluster with j and with k, these share theirs). The same holds for means of B over groups of rows. Any
+prices π_ij, v_t ≥ 0 on these make a bound, the least of ⟨−Y Yᵀ − Π + Σ_t v_t T_t, Z⟩ over all projections, which is a
+matter of eigenvalues (`proof.py`). Here good prices are found, by the alternating direction method of multipliers: Z is
+the nearest projection, or mixture of such, to
 
     W + Π − Σ_t v_t T_t + Y Yᵀ / ρ,
 
-and W the nearest to Z − Π + Σ_t v_t T_t that obeys the pairs and the triangles known. That is a sweep over these, one
-after the other, from the prices of the step before (Hildreth 1957); how far W was moved by each is its new price.
-Triangles that Z violates join from time to time, those that cost nothing leave.
+and W the nearest matrix to Z − Π + Σ_t v_t T_t that obeys the pairs and the triangles known. That is a sweep over these,
+one after the other, from the prices of the step before (Hildreth 1957); how far W was moved by each is its new price.
+Triangles that W violates join from time to time, those that cost nothing leave.
+
+A diagonal number of W could give way to every triangle at its row, and would do so in place of the many others, by a
+little in each step: prices would take as many steps as there are rows. So it gives way by a small part (`EASE`) of what
+it should, as if moving it cost more; that hurries, and where it hurries too much the part is made larger (`heed`).
 """
 
 from __future__ import annotations
@@ -41,7 +45,8 @@ RHO = 0.1  # in units of the norm of Y Yᵀ
 BEYOND = 1.6  # Z counts so many times as much as it should, which takes fewer steps
 BEFORE_TRIANGLES, BETWEEN = 60, 30  # steps before the first triangles, and from one search for them to the next
 MOST_GROUPS = 4000  # rows up to which each is a group of its own
-EASE = 300.0
+EASE = 300.0  # over the number of rows: what a diagonal gives way by, beside other numbers of W
+WORTHWHILE, CALMER = 1e-4, 1.5  # of a bound: steps that raise it by less, and what they make of that
 FOR_EACH = 20  # new triangles for each group
 CANDIDATES = 400  # groups among which the other two of a triangle are sought
 VIOLATED = 1e-4  # of 1 / (rows in a cluster)
@@ -78,12 +83,19 @@ class PairPrices:
         self._space = TopSpace(self._unit, n_clusters + 4)
         self._rng = np.random.default_rng(0)
         self.steps = 0
-        self.ease = min(1.0, EASE / n)
+        self._ease = min(1.0, EASE / n)
+        self._proven = 0.0
 
     def improve(self, steps: int) -> None:
         with self.threads():
             for _ in range(steps):
                 self._step()
+
+    def heed(self, bound: float) -> None:
+        """What the last steps came to: where it is hardly better than before, diagonals move less freely."""
+        if bound < self._proven * (1.0 + WORTHWHILE):
+            self._ease = min(1.0, CALMER * self._ease)
+        self._proven = max(self._proven, bound)
 
     def proof(self) -> PairProof:
         with self.threads():
@@ -109,9 +121,9 @@ class PairPrices:
             self._find_triangles()
         if len(self.triangles):
             before = self.prices.copy()
-            sweep_triangles(self._b, self._tau, self.triangles, self.prices, self.weights, self.ease * self._sizes)
+            sweep_triangles(self._b, self._tau, self.triangles, self.prices, self.weights, self._ease * self._sizes)
             spread_triangles(self.triangles, self.prices - before, self.weights, self._between, self._of)
-            self._of *= np.float32(self.ease)
+            self._of *= np.float32(self._ease)
             self._sweep_pairs()
 
     def _nearest_projection(self) -> Floats:

@@ -1,25 +1,25 @@
 """From prices on pairs and triangles to a proven bound: one Cholesky factorisation, whatever the prices are.
 
-Let A = −Y Yᵀ − U with U = Π − Σ_t v_t T_t, so that ⟨U, Z⟩ ≥ 0 for every clustering's Z (`prices.py`). Z = e eᵀ + S, where
-e = q/|q| and S is a projection of rank at most K − 1 with S q = 0. For any θ ≤ 0, any vectors V and any h, if
+Let A = −Y Yᵀ − U with U = Π − Σ_t v_t T_t, so that ⟨U, Z⟩ ≥ 0 for every clustering's Z (`prices.py`). Z = e eᵀ + S, with
+e = q/|q| and S a projection of rank K − 1 at most for which S q = 0. For any θ ≤ 0, any vectors V and any h, if
 
-    M = A + V Vᵀ + q hᵀ + h qᵀ − θ I   is positive semidefinite,                                              (a)
+    M = A + V Vᵀ + q hᵀ + h qᵀ − θ I   is positive semidefinite,                                       (a)
 
 then ⟨A, S⟩ = ⟨M, S⟩ − ⟨V Vᵀ, S⟩ + θ tr S ≥ (K − 1) θ − |V|², and so
 
-    opt ≥ |Y|² + eᵀ A e + (K − 1) θ − |V|².                                                                      (b)
+    opt ≥ |Y|² + eᵀ A e + (K − 1) θ − |V|².                                                            (b)
 
-The best are the K − 1 lowest eigenvectors of A, those of eigenvalue μ as long as √(θ − μ), and the h that takes the parts
-between e and the rest out of A. (a) is proven by a Cholesky factorisation that comes to its end: then M is positive
-semidefinite but for (n + 2) ε tr M (Rump 2006), and for what rounding can have changed in M. docs/numerics.md has the
-margins.
+The best V are the K − 1 lowest eigenvectors of A, √(θ − μ) long for eigenvalue μ, and the best h takes the parts between
+e and the rest out of A. (a) is shown by a Cholesky factorisation that comes to its end: then M is positive semidefinite
+but for (n + 1) ε tr M (Rump 2006: Verification of positive definiteness) and what rounding can have changed in M.
+docs/numerics.md has the margins; here they are twice what the checker takes off, so that it agrees.
 """
 
 from __future__ import annotations
 
 import hashlib
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -38,8 +38,8 @@ HALVES = 2.0**10  # greatest pair price, in its own unit: half precision holds 6
 
 @dataclass(frozen=True)
 class PairProof:
-    """What a checker needs beside the rows, those of positive weight; it stays with the site. All of it may be anything:
-    bad numbers make a weak bound."""
+    """What a checker needs beside the rows, those of positive weight; it stays with the site. Bad numbers make a weak
+    bound, never a wrong one."""
 
     order: NDArray[np.int32]  # (n,) the rows as they stand here
     group: NDArray[np.int32]  # (n,) of each row in this order
@@ -92,17 +92,17 @@ class Rows:
         4 ε of its length, each weight by less than 8 ε of it."""
         if not bound > 0.0:
             return 0.0
-        root = max(math.sqrt(bound) - 8.0 * UNIT * math.sqrt(scatter) - TINY, 0.0)
-        exact = root * root * (1.0 - 64.0 * UNIT)
-        told = exact / self.scale / self.scale * self.weight * (1.0 - 8.0 * UNIT)
+        root = max(math.sqrt(bound) - 32.0 * UNIT * math.sqrt(scatter) - TINY, 0.0)
+        exact = root * root * (1.0 - 256.0 * UNIT)
+        told = exact / self.scale / self.scale * self.weight * (1.0 - 32.0 * UNIT)
         return told if math.isfinite(told) and exact > 1e-200 else 0.0  # far from underflow
 
 
 def price_matrix(
-    pairs: NDArray[np.float16], unit: float, group: NDArray[np.int32], triangles: NDArray[np.int32], prices: Array,
+    pairs: NDArray[np.float16], unit: float, group: NDArray[np.int64], triangles: NDArray[np.int32], prices: Array,
     q: Array,
-) -> tuple[Array, float]:  # fmt: skip
-    """U in full, and the greatest sum of the absolute values of its terms in a row."""
+) -> tuple[Array, float, int]:  # fmt: skip
+    """U in full, the greatest sum of the absolute values of its terms in a row, and how many terms a number has."""
     n, r, at = len(q), int(group.max()) + 1, 0
     u = np.zeros((n, n))
     for i in range(1, n):
@@ -112,82 +112,92 @@ def price_matrix(
     u += u.T
     weights = np.bincount(group, q * q, r)
     phi, of = q / weights[group], (np.bincount(triangles[:, 0], prices, r) / weights)[group]
-    between, terms = np.zeros((r, r)), np.zeros((r, r))
+    between, terms, counts = np.zeros((r, r)), np.zeros((r, r)), np.zeros((r, r), np.int64)
     g, h, k = triangles.T
     for first, second, sign in ((g, h, 0.5), (g, k, 0.5), (h, k, -0.5)):
         for one, other in ((first, second), (second, first)):
             np.add.at(between, (one, other), sign * prices)
             np.add.at(terms, (one, other), 0.5 * prices)
+            np.add.at(counts, (one, other), 1)
     sums = u.sum(axis=1) + phi * (terms @ np.bincount(group, phi, r))[group] + of
     for number in np.flatnonzero(between.any(axis=1)):
         here = np.flatnonzero(group == number)
         u[here] -= phi[here, None] * (between[number, group] * phi)
     u[np.arange(n), np.arange(n)] += of
-    return u, float(sums.max())
+    return u, float(sums.max()), int(max(counts.max(), np.bincount(g, minlength=1).max())) + 4
+
+
+@dataclass(frozen=True)
+class Priced:
+    """The matrix A of (a), and what is known of it beforehand."""
+
+    a: Array
+    known: float  # |Y|² + eᵀ A e, rounded down
+    scatter: float  # |Y|²
+    row_sum: float  # greatest sum of absolute terms in a row of U
+    n_terms: int  # of a number of A
+
+    @classmethod
+    def of(cls, rows: Rows, u: Array, row_sum: float, n_terms: int) -> Priced:
+        """`u` is used up."""
+        (n, d), y, q = rows.y.shape, rows.y, rows.q
+        scatter, along = float((y * y).sum()), float(q @ q)
+        mean = np.abs(y.T @ q) + (n + 4) * 2.0 * UNIT * (np.abs(y).T @ q)
+        known = scatter * (1.0 - (n * d + 8) * 2.0 * UNIT) - float(mean @ mean) / along * (1.0 + 64.0 * UNIT)
+        slack = (4 * n + n_terms + 64) * 8.0 * UNIT * float(q.sum()) * row_sum * float(q.max())
+        known -= (float(q @ (u @ q)) + slack) / along
+        u += y @ y.T
+        return cls(np.negative(u, out=u), known, scatter, row_sum, n_terms + d)
+
+    def shortfall(self, v: Array, q: Array, h: Array, theta: float) -> float | None:
+        """By how much M can fall short of being positive semidefinite; None if it was not factorised."""
+        n = len(q)
+        m = self.a + v @ v.T
+        m += np.outer(q, h)
+        m += np.outer(h, q)
+        m[np.arange(n), np.arange(n)] -= theta
+        trace = float(np.abs(np.diag(m)).sum())
+        beside = 2.0 * float(np.linalg.norm(q) * np.linalg.norm(h))
+        size = self.scatter + float((v * v).sum()) + beside + self.row_sum - theta
+        try:
+            np.linalg.cholesky(m)
+        except np.linalg.LinAlgError:
+            return None
+        return (self.n_terms + v.shape[1] + 32) * 16.0 * UNIT * size + (n + 8) * 16.0 * UNIT * trace + TINY
 
 
 def prove(
-    rows: Rows, order: NDArray[np.int32], group: NDArray[np.int32], pairs: NDArray[np.float32], scale: float,
+    rows: Rows, order: NDArray[np.int64], group: NDArray[np.int64], pairs: NDArray[np.float32], scale: float,
     triangles: NDArray[np.int32], prices: Array, n_clusters: int,
 ) -> PairProof:  # fmt: skip
     """The bound of these prices, all in units of `scale`; of `pairs` only what lies below the diagonal counts."""
-    n = len(rows.q)
+    n, k, q = len(rows.q), n_clusters - 1, rows.q
     most = float(pairs.max(initial=0.0))
     unit = scale * 2.0 ** math.frexp(most / HALVES)[1] if most > 0.0 else 1.0
     halves = np.concatenate([(pairs[i, :i] * (scale / unit)).astype(np.float16) for i in range(1, n)])
     kept = prices > 0.0
     triangles, prices = triangles[kept], prices[kept] * scale
-    u, row_sum = price_matrix(halves, unit, group, triangles, prices, rows.q)
-    y, q = rows.y, rows.q
-    scatter = float((y * y).sum())
-    along = float(q @ q)
-    taken = u @ q
-    u += y @ y.T
-    a = np.negative(u, out=u)
-    values, vectors, residual = _lowest(a, q, n_clusters)
-    e = q / math.sqrt(along)
-    image = a @ e
-    stay = (image @ e) * e
-    # opt ≥ |Y|² + eᵀ A e + (K − 1) θ − |V|², each term rounded down
-    mean = np.abs(y.T @ q) + (n + 4) * 2.0 * UNIT * (np.abs(y).T @ q)
-    known = scatter * (1.0 - (n * y.shape[1] + 8) * 2.0 * UNIT) - float(mean @ mean) / along * (1.0 + 64.0 * UNIT)
-    known -= (float(q @ taken) + (4 * n + len(prices) + 64) * 2.0 * UNIT * float(q.sum()) * row_sum * q.max()) / along
-    best = PairProof(order, group, halves, triangles, prices, np.zeros((n, n_clusters - 1)), np.zeros(n), rows.origin,
-                     np.array([0.0, unit, rows.scale]), 0.0)  # fmt: skip
-    apart = values[n_clusters - 1] - values[n_clusters - 2]
-    loose = max(FIRST * residual, 1e-10 * scatter)
+    priced = Priced.of(rows, *price_matrix(halves, unit, group, triangles, prices, q))
+    values, vectors, off = _lowest(priced.a, q, n_clusters)
+    e = q / np.linalg.norm(q)
+    image = priced.a @ e
+    # takes the parts between e and the rest out of A, and leaves e the eigenvalue |Y|²
+    h = (0.5 * (priced.scatter + float(image @ e)) * e - image) / np.linalg.norm(q)
+    v, theta, bound = np.zeros((n, k)), 0.0, 0.0
+    loose = max(FIRST * off, 1e-10 * priced.scatter)
     for _ in range(TRIES):
-        theta = min(float(values[n_clusters - 1]) - max(0.5 * apart, loose), 0.0)
-        long = np.sqrt(np.maximum(theta + loose - values[: n_clusters - 1], 0.0))
-        v = vectors[:, : n_clusters - 1] * long
-        h = (stay - image + (0.5 * (scatter - float(image @ e))) * e) / math.sqrt(along)
-        lost = _lost(a, v, q, h, theta, row_sum, scatter, len(prices) + y.shape[1])
+        theta = min(float(values[k]) - max(0.5 * float(values[k] - values[k - 1]), loose), 0.0)
+        v = vectors[:, :k] * np.sqrt(np.maximum(theta + loose - values[:k], 0.0))
+        lost = priced.shortfall(v, q, h, theta)
         if lost is not None:
-            told = (n_clusters - 1) * (theta - lost) * (1.0 + 8.0 * UNIT)
-            told -= float((v * v).sum()) * (1.0 + (n * n_clusters + 8) * 2.0 * UNIT)
-            bound = known + told - 64.0 * UNIT * (scatter + abs(known) + abs(told))
-            return replace(best, vectors=v, beside=h, numbers=np.array([theta, unit, rows.scale]),
-                           bound=rows.on_rows(bound, scatter))  # fmt: skip
+            rest = k * (theta - lost) * (1.0 + 8.0 * UNIT) - float((v * v).sum()) * (1.0 + (n * k + 8) * 2.0 * UNIT)
+            rest -= 256.0 * UNIT * (priced.scatter + abs(priced.known) + abs(rest))
+            bound = rows.on_rows(priced.known + rest, priced.scatter)
+            break
         loose *= LOOSER
-    return best
-
-
-def _lost(
-    a: Array, v: Array, q: Array, h: Array, theta: float, row_sum: float, scatter: float, n_terms: int
-) -> float | None:
-    """By how much M can fall short of being positive semidefinite; None if it was not factorised."""
-    n = len(q)
-    m = a + v @ v.T
-    m += np.outer(q, h)
-    m += np.outer(h, q)
-    m[np.arange(n), np.arange(n)] -= theta
-    trace = float(np.abs(np.diag(m)).sum())
-    size = scatter + float((v * v).sum()) + 2.0 * float(np.linalg.norm(q) * np.linalg.norm(h)) + row_sum - theta
-    try:
-        np.linalg.cholesky(m)
-    except np.linalg.LinAlgError:
-        return None
-    return (n_terms + v.shape[1] + 32) * 4.0 * UNIT * size + (n + 8) * 4.0 * UNIT * trace + TINY
+    numbers = np.array([theta, unit, rows.scale])
+    places = order.astype(np.int32), group.astype(np.int32)
+    return PairProof(*places, halves, triangles, prices, v, h, rows.origin, numbers, bound)
 
 
 def _lowest(a: Array, q: Array, n_clusters: int) -> tuple[Array, Array, float]:

@@ -1,0 +1,84 @@
+"""Prices on pairs of rows: where a search in as many dimensions as there are features does not end.
+
+Each site improves prices on pairs and triangles of its own rows (`site/pairs/`) and tells what they prove about these
+alone; K clusters of all rows cost no less than K of each site's by themselves. With all rows at one site nothing is
+lost by that, and as a rule what is left of the gap is hundredths of a per cent.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..certificate.document import Certificate, PairsProof
+from ..core.errors import NodeFailed
+from ..core.result import relative_gap
+from ..core.search import SHIFT
+from ..protocol.messages import ImprovePairs, PriceQuery
+from .session import Session
+
+STEPS = 30  # between two bounds
+SLOW, PATIENCE = 0.01, 8  # of what is missing: steps that close less, so many times, end it
+MOST_ROWS = 8_000  # of one site
+STEPS_NEEDED, SECONDS, AT_LEAST = 300, 1e-8, 0.01  # of steps; for each pair of rows in a step, and a step: about
+
+
+def seconds_needed(session: Session) -> float:
+    """About; infinite where rows are too many."""
+    most = max(session.site_rows, default=0)
+    if most > MOST_ROWS or session.n_clusters < 2:
+        return np.inf
+    return STEPS_NEEDED * sum(SECONDS * n**2 + AT_LEAST for n in session.site_rows)
+
+
+def improve_pairs(session: Session) -> float:
+    """Steps until the gap is closed, nothing more comes of them, or time is up; the bound."""
+    session.enter("pairs")
+    best, waited = 0.0, 0
+    while waited < PATIENCE and session.left > 0.0:
+        reply = session.totals.ask(PriceQuery(0, pairs=ImprovePairs(session.n_clusters, STEPS)))
+        assert reply.pairs is not None
+        bound = reply.pairs.bound
+        waited = 0 if bound > best + SLOW * (session.upper - best) else waited + 1
+        best = max(best, bound)
+        if session.lower < best <= session.upper:
+            session.lower = best
+        session.note()
+        if relative_gap(best, session.upper) <= session.gap or best == 0.0:
+            break
+    return best
+
+
+def certify_pairs(session: Session, sites: tuple[str, ...], features: tuple[str, ...]) -> Certificate:
+    """The certificate of the best pair prices that sites have come to."""
+    session.enter("certificate")
+    query = PriceQuery(0, pairs=ImprovePairs(session.n_clusters, 0, keep=True))
+    replies = session.totals.ask_each(query)
+    told = [reply.pairs for reply in replies if reply.pairs]
+    bounds = np.array([one.bound for one in told])
+    lower = max(float(bounds.sum() - len(bounds) * 2.0**-52 * bounds.sum()), 0.0)
+    if not lower <= session.upper:  # sums that contradict each other: nothing is believed
+        raise NodeFailed("all", f"pair prices prove a bound of {lower:.6g} above the cost {session.upper:.6g}")
+    assert session.centroids is not None
+    n_features = session.domain.n_features
+    domain = np.stack([session.domain.lower, session.domain.upper])
+    return Certificate(
+        n_clusters=session.n_clusters,
+        sites=sites,
+        features=features,
+        domain=domain,
+        origin=np.zeros(n_features),
+        basis=np.eye(n_features),
+        scale=1.0,
+        root=domain,
+        shift=SHIFT,
+        centroids=session.centroids,
+        site_costs=session.site_costs,
+        scatter_errors=None,
+        total_scatter_error=0.0,
+        leaves=(),
+        price_files={name: one.digest for name, one in zip(sites, told, strict=False)},
+        lower=lower,
+        upper=session.upper,
+        gap=min(relative_gap(lower, session.upper), 1.0),
+        pairs=PairsProof(lower, bounds if len(told) == len(sites) else None),
+    )

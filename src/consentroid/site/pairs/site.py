@@ -1,0 +1,58 @@
+"""A site's answers about prices on pairs of its rows: steps, the best proof so far, and the private file of it."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+
+import numpy as np
+
+from ...core.arrays import Array
+from ...core.errors import NodeRefused
+from ...protocol.messages import ImprovePairs, PairBound
+from ..guard import Guard
+from ..parallel import Pool
+from .prices import PairPrices
+from .proof import PairProof
+
+MOST_ROWS = 8_000  # four matrices of all pairs of these, two of them in double precision, take 1.5 GB
+MOST_STEPS = 1_000  # of one request
+NO_FILE = hashlib.sha256().hexdigest()
+
+
+class SitePairs:
+    """State of one run at one site; x and w are its rows, all of positive weight."""
+
+    def __init__(self, x: Array, w: Array, pool: Pool, guard: Guard) -> None:
+        self.x, self.w, self.pool, self.guard = x, w, pool, guard
+        self._prices: PairPrices | None = None
+        self._best: PairProof | None = None
+
+    def improve(self, request: ImprovePairs, path: Path | None) -> PairBound:
+        if request.n_clusters < 1 or not 0 <= request.steps <= MOST_STEPS:
+            raise NodeRefused(f"{request.steps} steps for {request.n_clusters} clusters; at most {MOST_STEPS} at once")
+        if not request.n_clusters < len(self.x) <= MOST_ROWS or request.n_clusters < 2:
+            return PairBound(0.0, NO_FILE if request.keep else "")
+        if self._prices is None or self._prices.n_clusters != request.n_clusters:
+            self._prices, self._best = PairPrices(self.x, self.w, request.n_clusters, self.pool), None
+        if request.steps or self._best is None:
+            self._prices.improve(request.steps)
+            found = self._prices.proof()
+            self._prices.heed(found.bound)
+            if self._best is None or found.bound > self._best.bound:
+                self._best = found
+        best = self._best
+        assert best is not None
+        bound = self.guard.bound(best.bound)
+        if not request.keep:
+            return PairBound(bound)
+        write(best, path)
+        return PairBound(bound, best.digest)
+
+
+def write(proof: PairProof, path: Path | None) -> None:
+    """A file that only its owner may read."""
+    if path is not None:
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+            np.savez_compressed(file, **proof.arrays)  # type: ignore[arg-type]
