@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 import os
 from pathlib import Path
 
@@ -30,6 +31,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.name in NOT_TRACED:
             item.add_marker(pytest.mark.no_cover)
+
+
+@pytest.fixture
+def without_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if rows were too many for prices on pairs."""
+    for room in ("engine", "attempts"):
+        monkeypatch.setattr(f"consentroid.rowprices.{room}.seconds_needed", lambda session: math.inf)
 
 
 INSTANCES = Path(os.environ.get("CONSENTROID_INSTANCES", Path(__file__).parents[2] / "shared" / "instances"))

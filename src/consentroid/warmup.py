@@ -20,6 +20,7 @@ from .paper.node.base import Budget, NodeProblem
 from .paper.node.exact import ExactSolver
 from .paper.worker import PaperWorker
 from .protocol.messages import Query, Solve
+from .site.pairs.prices import BEFORE_TRIANGLES, PairPrices
 from .verify import verify
 
 ROWS = np.array([[0.0, 0.0], [1.0, 0.5], [4.0, 4.0], [5.0, 4.5]])
@@ -31,6 +32,7 @@ def prepare_solver() -> None:
     random = np.random.default_rng(0)
     fit({"a": random.normal(size=(12, 2)), "b": random.normal(size=(12, 2))}, 3, gap=1e-6, time_limit=None)
     fit({"a": np.random.default_rng(47).normal(size=(24, 2))}, 6, gap=1e-6, time_limit=None, regions=False)
+    PairPrices(ROWS, np.ones(len(ROWS)), 2).improve(BEFORE_TRIANGLES)
 
 
 def prepare_checker() -> None:

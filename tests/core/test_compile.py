@@ -25,7 +25,7 @@ def compiling(module):
 
 def test_only_sums_side_by_side_are_vectorised(monkeypatch):
     monkeypatch.setattr(numba.config, "LOOP_VECTORIZE", 1)
-    (wide,) = ours.WIDE
+    wide, _ = ours.WIDE
     with compiling("consentroid.site.kernels.boxes") as boxes:
         with compiling(wide) as sums:  # as boxes need them
             with compiling("consentroid.site.kernels.in_sums") as further:

@@ -20,7 +20,7 @@ from wire import OPEN, RUN, SECURE
 
 
 @pytest.fixture(autouse=True)
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+def impatient(monkeypatch: pytest.MonkeyPatch, without_pairs: None) -> None:
     """The search of all axes is given up as soon as it begins."""
     monkeypatch.setattr(engine, "SEARCH_UNTIL", 0.0)
     monkeypatch.setattr(engine, "SEARCH_FOR", -1.0)

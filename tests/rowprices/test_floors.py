@@ -26,7 +26,7 @@ from oracle import clustering_optimum
 
 
 @pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+def impatient(monkeypatch: pytest.MonkeyPatch, without_pairs: None) -> None:
     """The search of all axes is given up as soon as it begins."""
     monkeypatch.setattr(engine, "SEARCH_UNTIL", 0.0)
     monkeypatch.setattr(engine, "SEARCH_FOR", -1.0)

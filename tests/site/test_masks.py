@@ -27,6 +27,7 @@ from consentroid.protocol.messages import (
     Examine,
     Located,
     MomentSums,
+    PairBound,
     Priced,
     PriceQuery,
     PriceReply,
@@ -103,6 +104,7 @@ SHAPES: dict[type, dict[str, tuple[int, ...]]] = {
     ClaimSums: {"minorants": (B, D + 2), "insides": (B, D + 2), "cuts": (T,)},
     Evaluated: {"costs": (2,), "counts": (2, 3), "offsets": (2, 3, D), "spreads": (2, 3)},
     PricesKept: {"totals": (2,)},
+    PairBound: {"bound": ()},
 }  # fmt: skip
 
 
@@ -360,4 +362,4 @@ def test_what_a_proof_rests_on_is_rounded_to_its_safe_side() -> None:
         ("Located", "scatter_error"), ("BoxSums", "worth"), ("BoxSums", "cuts"), ("ClaimSums", "cuts"),
         ("Evaluated", "costs"),
     }  # fmt: skip
-    assert down == {("Priced", "total"), ("PricesKept", "totals")}
+    assert down == {("Priced", "total"), ("PricesKept", "totals"), ("PairBound", "bound")}

@@ -26,7 +26,8 @@ from numba import njit
 
 PACKAGE = __package__.rpartition(".")[0]
 OURS = tuple(f"{PACKAGE}.{room}." for room in ("paper.node", "paper.nearest", "site.kernels", "rowprices", "verify"))
-WIDE = (f"{PACKAGE}.site.kernels.cuts",)  # many sums side by side, which grow at once
+# many sums side by side, which grow at once; all pairs of rows
+WIDE = tuple(f"{PACKAGE}.site.kernels.{name}" for name in ("cuts", "pairs"))
 
 
 def _counting(references: bool) -> dict[str, bool]:

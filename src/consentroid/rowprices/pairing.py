@@ -24,8 +24,7 @@ STEPS_NEEDED, SECONDS, AT_LEAST = 300, 1e-8, 0.01  # of steps; for each pair of 
 
 def seconds_needed(session: Session) -> float:
     """About; infinite where rows are too many."""
-    most = max(session.site_rows, default=0)
-    if most > MOST_ROWS or session.n_clusters < 2:
+    if not session.site_rows or max(session.site_rows) > MOST_ROWS or session.n_clusters < 2:
         return np.inf
     return STEPS_NEEDED * sum(SECONDS * n**2 + AT_LEAST for n in session.site_rows)
 

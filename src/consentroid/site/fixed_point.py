@@ -248,8 +248,11 @@ def decode_parts(
         told.setdefault(part, {})[name] = value if shape else float(value)
     if at != len(total):
         raise MalformedMessage("the masked sums do not have the size that was announced")
-    for part in told.keys() & {"kept", "pairs"}:
-        told[part]["digest"] = digest
+    if "kept" in told:
+        told["kept"]["digest"] = digest
+    if "pairs" in told:
+        kept = query is not None and query.pairs is not None and query.pairs.keep
+        told["pairs"]["digest"] = digest if kept else ""
     return {part: KINDS[part](**values) for part, values in told.items()}
 
 

@@ -137,7 +137,9 @@ class PricedRows:
     def move(self, request: MovePrices) -> Priced:
         moved = self.columns.moved(self._slot(request.centre), request.z, request.tau)
         of_triples = self.triples.moved(request.centre, request.z, request.tau)
-        if not self.triples.weight * of_triples.sum() <= 0.5 * float(self.weights @ moved):
+        with np.errstate(over="ignore", invalid="ignore"):  # of prices that `_store` refuses
+            good = self.triples.weight * of_triples.sum() <= 0.5 * float(self.weights @ moved)
+        if not good:
             of_triples[:] = 0.0  # fees are for the few rows between clusters: these are no good
         return self._store(request.slot, moved, of_triples)
 

@@ -1,14 +1,14 @@
 """What prices on pairs of one site's rows prove about these rows: the checker's own arithmetic.
 
-Rows x_j of weight w_j. A clustering into at most K parts has Z_ij = q_i q_j / (weight of the part that has both), q = √w,
-and 0 where none has both; with y_j = q_j (x_j − origin) it costs |Y|² − ⟨Y Yᵀ, Z⟩. From the file come, as they are,
+Rows x_j of weight w_j. A clustering into at most K parts has Z_ij = q_i q_j / (weight of the part that has both), with
+q = √w, and 0 where none has both; with y_j = q_j (x_j − origin) it costs |Y|² − ⟨Y Yᵀ, Z⟩. From the file come
 
     π_ij ≥ 0                   ⟨Π, Z⟩ ≥ 0, since Z_ij ≥ 0,
     triangles of groups        with p_g, p_h, p_k the shares that a part has of three groups' weights,
     of rows, prices v ≥ 0      p_g p_h + p_g p_k − p_h p_k ≤ p_g, since it is linear in each and holds for 0 and 1,
     θ ≤ 0, V, h                such that M = −Y Yᵀ − U + V Vᵀ + q hᵀ + h qᵀ − θ I is positive semidefinite,
 
-U = Π − Σ v T. Z = e eᵀ + S with e = q/|q|, S a projection of rank K − 1 at most and S q = 0. So ⟨M, S⟩ ≥ 0 gives the bound
+U = Π − Σ v T. Z = e eᵀ + S with e = q/|q|, S a projection of rank K − 1 at most and S q = 0. ⟨M, S⟩ ≥ 0 gives the bound
 
     |Y|² − eᵀ(Y Yᵀ + U) e + (K − 1) θ − |V|².
 

@@ -5,10 +5,10 @@ nothing with what answered. A claim that the rows do not bear out refutes; one t
 by a power of two above what it says too much, so that the share is true without tolerance. Nothing but the claims
 leaves, and the cost of the centroids, rounded as in the run: no number is told that was not told in it.
 
-Order of a share: cost of the centroids, scatter error; where the proof rests on prices on pairs, what these prove; where
-it rests on moments, what these can be off by and the moments (`told_moments`); Σ w λ of every leaf; then cell by cell and
-box by box the numbers that its records use (`wanted`). Adding the shares of all sites gives the totals of the proof
-(`attested.py`).
+Order of a share: cost of the centroids, scatter error; where the proof rests on prices on pairs, what these prove;
+where it rests on moments, what these can be off by and the moments (`told_moments`); Σ w λ of every leaf; then cell by
+cell and box by box the numbers that its records use (`wanted`). Adding the shares of all sites gives the totals of the
+proof (`attested.py`).
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from ...core.arrays import Array
 
 LLOYD = 3  # steps of each division
+ALIKE = 1e-20  # of the spread of all rows: rounding
 
 
 def grouped(y: Array, most: int) -> NDArray[np.int64]:
@@ -20,10 +21,11 @@ def grouped(y: Array, most: int) -> NDArray[np.int64]:
         return group
     group[:] = 0
     rows = np.arange(n)
-    waiting: list[tuple[float, int, NDArray[np.int64]]] = [(-_spread(y), 0, rows)]
+    total = _spread(y)
+    waiting: list[tuple[float, int, NDArray[np.int64]]] = [(-total, 0, rows)]
     for number in range(1, most):
         spread, old, rows = heapq.heappop(waiting)
-        if spread == 0.0:  # all rows of a group are alike
+        if -spread <= ALIKE * total:  # all rows of a group are
             break
         beyond = _divided(y[rows])
         group[rows[beyond]] = number

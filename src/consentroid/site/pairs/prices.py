@@ -4,8 +4,8 @@ With B_ij = Σ_k [i, j in cluster k] / (weight of cluster k) a clustering costs
 
     Σ_j w_j |x_j|² − Σ_ij w_i w_j B_ij x_i·x_j,
 
-which is linear in B. Let q = √w, Z_ij = q_i q_j B_ij, y_j = q_j x_j. For every clustering Z is a projection of rank K at
-most, Z q = q, and
+which is linear in B. Let q = √w, Z_ij = q_i q_j B_ij, y_j = q_j x_j. For every clustering Z is a projection of rank at
+most K, Z q = q, and
 
     Z_ij ≥ 0 for all pairs,     B_ij + B_ik ≤ B_ii + B_jk for all triangles      (Peng and Wei 2007)
 
@@ -16,7 +16,7 @@ the nearest projection, or mixture of such, to
 
     W + Π − Σ_t v_t T_t + Y Yᵀ / ρ,
 
-and W the nearest matrix to Z − Π + Σ_t v_t T_t that obeys the pairs and the triangles known. That is a sweep over these,
+and W the nearest matrix to Z − Π + Σ_t v_t T_t that obeys pairs and the triangles known. That is a sweep over these,
 one after the other, from the prices of the step before (Hildreth 1957); how far W was moved by each is its new price.
 Triangles that W violates join from time to time, those that cost nothing leave.
 
@@ -38,7 +38,7 @@ from ...core.arrays import Array
 from ..kernels.pairs import TILE, mirror, spread_triangles, sweep_pairs, sweep_triangles, violated_triangles
 from ..parallel import Pool, in_parallel
 from .groups import grouped
-from .proof import PairProof, Rows, prove
+from .proof import PairProof, PairRows, prove
 from .top_space import TopSpace
 
 RHO = 0.1  # in units of the norm of Y Yᵀ
@@ -64,7 +64,7 @@ class PairPrices:
         group = grouped(x, MOST_GROUPS)
         self._order = np.argsort(group, kind="stable")  # rows stand group by group from here on
         self.group = group[self._order]
-        self._rows = Rows.of(x[self._order], w[self._order])
+        self._rows = PairRows.of(x[self._order], w[self._order])
         y, q = self._rows.y, self._rows.q
         self._scale = RHO * (float(np.linalg.norm(y.T @ y)) or 1.0)  # of pairs and prices
         self._low_rank = (y / np.sqrt(self._scale)).astype(np.float32)

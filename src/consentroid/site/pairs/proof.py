@@ -1,7 +1,7 @@
 """From prices on pairs and triangles to a proven bound: one Cholesky factorisation, whatever the prices are.
 
-Let A = −Y Yᵀ − U with U = Π − Σ_t v_t T_t, so that ⟨U, Z⟩ ≥ 0 for every clustering's Z (`prices.py`). Z = e eᵀ + S, with
-e = q/|q| and S a projection of rank K − 1 at most for which S q = 0. For any θ ≤ 0, any vectors V and any h, if
+Let A = −Y Yᵀ − U with U = Π − Σ_t v_t T_t, so that ⟨U, Z⟩ ≥ 0 for every clustering's Z (`prices.py`). Z = e eᵀ + S,
+with e = q/|q| and S a projection of rank K − 1 at most for which S q = 0. For any θ ≤ 0, any vectors V and any h, if
 
     M = A + V Vᵀ + q hᵀ + h qᵀ − θ I   is positive semidefinite,                                       (a)
 
@@ -9,8 +9,8 @@ then ⟨A, S⟩ = ⟨M, S⟩ − ⟨V Vᵀ, S⟩ + θ tr S ≥ (K − 1) θ − 
 
     opt ≥ |Y|² + eᵀ A e + (K − 1) θ − |V|².                                                            (b)
 
-The best V are the K − 1 lowest eigenvectors of A, √(θ − μ) long for eigenvalue μ, and the best h takes the parts between
-e and the rest out of A. (a) is shown by a Cholesky factorisation that comes to its end: then M is positive semidefinite
+The best V are the K − 1 lowest eigenvectors of A, √(θ − μ) long for eigenvalue μ; the best h takes the parts between e
+and the rest out of A. (a) is shown by a Cholesky factorisation that comes to its end: then M is positive semidefinite
 but for (n + 1) ε tr M (Rump 2006: Verification of positive definiteness) and what rounding can have changed in M.
 docs/numerics.md has the margins; here they are twice what the checker takes off, so that it agrees.
 """
@@ -69,7 +69,7 @@ class PairProof:
 
 
 @dataclass(frozen=True)
-class Rows:
+class PairRows:
     """Rows as this file takes them: y = q · (x − origin) · scale, weights q² of mean one."""
 
     y: Array  # (n, D)
@@ -79,7 +79,7 @@ class Rows:
     weight: float  # mean of the weights
 
     @classmethod
-    def of(cls, x: Array, w: Array) -> Rows:
+    def of(cls, x: Array, w: Array) -> PairRows:
         weight = float(w.mean())
         origin = (w / weight) @ x / len(x)
         q, offset = np.sqrt(w / weight), x - origin
@@ -128,7 +128,7 @@ def price_matrix(
 
 
 @dataclass(frozen=True)
-class Priced:
+class PricedMatrix:
     """The matrix A of (a), and what is known of it beforehand."""
 
     a: Array
@@ -138,7 +138,7 @@ class Priced:
     n_terms: int  # of a number of A
 
     @classmethod
-    def of(cls, rows: Rows, u: Array, row_sum: float, n_terms: int) -> Priced:
+    def of(cls, rows: PairRows, u: Array, row_sum: float, n_terms: int) -> PricedMatrix:
         """`u` is used up."""
         (n, d), y, q = rows.y.shape, rows.y, rows.q
         scatter, along = float((y * y).sum()), float(q @ q)
@@ -167,7 +167,7 @@ class Priced:
 
 
 def prove(
-    rows: Rows, order: NDArray[np.int64], group: NDArray[np.int64], pairs: NDArray[np.float32], scale: float,
+    rows: PairRows, order: NDArray[np.int64], group: NDArray[np.int64], pairs: NDArray[np.float32], scale: float,
     triangles: NDArray[np.int32], prices: Array, n_clusters: int,
 ) -> PairProof:  # fmt: skip
     """The bound of these prices, all in units of `scale`; of `pairs` only what lies below the diagonal counts."""
@@ -177,7 +177,7 @@ def prove(
     halves = np.concatenate([(pairs[i, :i] * (scale / unit)).astype(np.float16) for i in range(1, n)])
     kept = prices > 0.0
     triangles, prices = triangles[kept], prices[kept] * scale
-    priced = Priced.of(rows, *price_matrix(halves, unit, group, triangles, prices, q))
+    priced = PricedMatrix.of(rows, *price_matrix(halves, unit, group, triangles, prices, q))
     values, vectors, off = _lowest(priced.a, q, n_clusters)
     e = q / np.linalg.norm(q)
     image = priced.a @ e

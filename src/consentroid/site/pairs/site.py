@@ -18,6 +18,7 @@ from .proof import PairProof
 
 MOST_ROWS = 8_000  # four matrices of all pairs of these, two of them in double precision, take 1.5 GB
 MOST_STEPS = 1_000  # of one request
+MOST_UNEQUAL = 1e12  # weights
 NO_FILE = hashlib.sha256().hexdigest()
 
 
@@ -32,7 +33,7 @@ class SitePairs:
     def improve(self, request: ImprovePairs, path: Path | None) -> PairBound:
         if request.n_clusters < 1 or not 0 <= request.steps <= MOST_STEPS:
             raise NodeRefused(f"{request.steps} steps for {request.n_clusters} clusters; at most {MOST_STEPS} at once")
-        if not request.n_clusters < len(self.x) <= MOST_ROWS or request.n_clusters < 2:
+        if not self._possible(request.n_clusters):
             return PairBound(0.0, NO_FILE if request.keep else "")
         if self._prices is None or self._prices.n_clusters != request.n_clusters:
             self._prices, self._best = PairPrices(self.x, self.w, request.n_clusters, self.pool), None
@@ -49,6 +50,11 @@ class SitePairs:
             return PairBound(bound)
         write(best, path)
         return PairBound(bound, best.digest)
+
+
+    def _possible(self, n_clusters: int) -> bool:
+        """More rows than clusters, not too many, and weights that single precision can hold side by side."""
+        return 1 < n_clusters < len(self.x) <= MOST_ROWS and bool(self.w.max() <= MOST_UNEQUAL * self.w.min())
 
 
 def write(proof: PairProof, path: Path | None) -> None:

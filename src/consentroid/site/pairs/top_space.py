@@ -52,8 +52,9 @@ class TopSpace:
     def _all(self, multiply: Multiply) -> tuple[Array, Vectors]:
         unit = np.eye(len(self.without), dtype=self.without.dtype)
         full = multiply(self._apart(unit)).astype(np.float64)
-        values, vectors = np.linalg.eigh(0.5 * (full + full.T))
-        return values[::-1], np.ascontiguousarray(vectors[:, ::-1], dtype=self.without.dtype)
+        below = 2.0 * float(np.abs(full).sum(axis=1).max()) + 1.0  # puts `without` last, which is left out
+        values, vectors = np.linalg.eigh(0.5 * (full + full.T) - below * np.outer(self.without, self.without))
+        return values[:0:-1], np.ascontiguousarray(vectors[:, :0:-1], dtype=self.without.dtype)
 
     def _follow(self, multiply: Multiply) -> tuple[Array, Vectors]:
         """One filter and one Rayleigh–Ritz step."""

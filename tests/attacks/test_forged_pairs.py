@@ -1,0 +1,179 @@
+"""Prices on pairs that are none, and certificates that state more than they prove."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from consentroid.certificate.document import Certificate, PairsProof, pairs_digest
+from consentroid.core.errors import CertificateInvalid, InvalidInput
+from consentroid.fitting import fit
+from consentroid.rowprices import attempts, engine
+from consentroid.verify import verify
+from consentroid.verify.pairs import NAMES
+
+Arrays = dict[str, np.ndarray]
+
+
+class Run:
+    """Rows with many features at one site, proven by prices on pairs; all that the checker needs."""
+
+    def __init__(self, folder: Path) -> None:
+        rng = np.random.default_rng(0)
+        x = rng.normal(size=(40, 10)) + 2.0 * rng.normal(size=(3, 10))[np.arange(40) % 3]
+        self.rows = {"a": x}
+        result = fit(self.rows, 3, gap=1e-3, folder=folder, regions=False)
+        self.result, self.certificate = result, result.certificate
+        with np.load(folder / "prices-a.npz") as stored:
+            self.arrays: Arrays = {name: stored[name] for name in stored}
+
+    def check(self, certificate: Certificate, arrays: Arrays, rows: Any = None) -> Any:
+        return verify(certificate, rows or self.rows, {"a": arrays})
+
+    def naming(self, arrays: Arrays, **changes: Any) -> Certificate:
+        """The certificate with the digest of other prices."""
+        digest = pairs_digest([arrays[f"pair_{name}"] for name in NAMES])
+        return replace(self.certificate, price_files={"a": digest}, **changes)
+
+    def stating(self, arrays: Arrays, lower: float) -> Certificate:
+        upper = self.certificate.upper
+        proof = PairsProof(lower, np.array([lower]))
+        return self.naming(arrays, pairs=proof, lower=lower, gap=(upper - lower) / upper)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    with pytest.MonkeyPatch.context() as patch:
+        for room in (engine, attempts):
+            patch.setattr(room, "seconds_needed", lambda session: 0.0)
+        return Run(tmp_path_factory.mktemp("pairs"))
+
+
+def test_an_honest_run_is_verified(run: Run) -> None:
+    assert run.result.bound_from == "pair prices"
+    assert run.result.certified
+    report = run.check(run.certificate, run.arrays)
+    assert report.verified
+    assert report.lower_bound >= run.certificate.lower
+    assert report.gap <= 1e-3
+
+
+def test_more_than_is_proven_is_refuted(run: Run) -> None:
+    more = run.certificate.lower * (1.0 + 1e-6)
+    with pytest.raises(CertificateInvalid, match="is stated"):
+        run.check(run.stating(run.arrays, more), run.arrays)
+    bare = replace(run.stating(run.arrays, more), pairs=PairsProof(run.certificate.lower, None))
+    with pytest.raises(CertificateInvalid, match="is stated"):
+        run.check(bare, run.arrays)
+
+
+def changed(name: str, change: Callable[[np.ndarray], Any]) -> Callable[[Arrays], Arrays]:
+    def make(arrays: Arrays) -> Arrays:
+        array = arrays[f"pair_{name}"].copy()
+        out = change(array)
+        return {**arrays, f"pair_{name}": array if out is None else out}
+
+    return make
+
+
+def put(place: Any, value: Any) -> Callable[[np.ndarray], None]:
+    def change(array: np.ndarray) -> None:
+        array[place] = value
+
+    return change
+
+
+@pytest.mark.parametrize(
+    "forge",
+    [
+        changed("pairs", put(3, -1.0)),
+        changed("pairs", put(3, np.nan)),
+        changed("pairs", put(3, np.inf)),
+        changed("prices", put(0, -1e-9)),
+        changed("prices", put(0, np.nan)),
+        changed("prices", put(0, 1e200)),
+        changed("triangles", put((0, 1), 40)),
+        changed("triangles", put((0, 1), -1)),
+        changed("triangles", lambda t: put((0, 1), t[0, 0])(t)),
+        changed("order", put(0, 1)),
+        changed("group", put(0, -1)),
+        changed("group", put(0, 40)),
+        changed("numbers", put(0, 1e-9)),
+        changed("numbers", put(0, np.nan)),
+        changed("numbers", put(1, -1.0)),
+        changed("numbers", put(2, 3.0)),
+        changed("vectors", put((0, 0), np.nan)),
+        changed("beside", put(0, np.inf)),
+        changed("origin", put(0, np.nan)),
+    ],
+)
+def test_what_are_no_prices_refutes(run: Run, forge: Callable[[Arrays], Arrays]) -> None:
+    arrays = forge(run.arrays)
+    with pytest.raises(CertificateInvalid, match="no such prices"):
+        run.check(run.naming(arrays), arrays)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_arrays_of_other_shapes_and_kinds_are_not_taken(run: Run, name: str) -> None:
+    array = run.arrays[f"pair_{name}"]
+    for other in (array[:-1], array.astype(">f8"), array[None], np.concatenate([array, array])):
+        arrays = {**run.arrays, f"pair_{name}": other}
+        with pytest.raises((InvalidInput, CertificateInvalid)):
+            run.check(run.naming(arrays), arrays)
+
+
+def test_other_prices_than_the_named_ones_are_not_used(run: Run) -> None:
+    arrays = {**run.arrays, "pair_prices": run.arrays["pair_prices"] * 0.5}
+    report = run.check(run.certificate, arrays)
+    assert not report.verified
+    assert "not the one" in report.sites[0].reason
+    assert not verify(run.certificate, run.rows, {}).verified
+
+
+def test_any_prices_state_no_more_than_they_prove(run: Run) -> None:
+    """Random changes of everything at once: what the checker states never exceeds the cost, or it refuses."""
+    rng, seen = np.random.default_rng(1), 0
+    upper, lower = run.certificate.upper, run.certificate.lower
+    for trial in range(60):
+        arrays = {name: array.copy() for name, array in run.arrays.items()}
+        by = 10.0 ** rng.integers(-12, 1)
+        for name in ("prices", "vectors", "beside"):
+            arrays[f"pair_{name}"] *= np.maximum(1.0 + by * rng.normal(size=arrays[f"pair_{name}"].shape), 0.0)
+        if trial % 2:
+            arrays["pair_pairs"] = rng.permutation(arrays["pair_pairs"])
+        arrays["pair_numbers"][0] *= 1.0 + by * rng.normal()
+        try:
+            report = run.check(run.stating(arrays, lower * (1.0 - 10.0 ** rng.integers(-7, 0))), arrays)
+        except CertificateInvalid:
+            continue
+        assert report.lower_bound <= upper
+        seen += report.lower_bound > 0.9 * upper
+    assert seen > 5
+
+
+def test_rows_moved_or_swapped_are_other_rows(run: Run) -> None:
+    x = run.rows["a"]
+    for rows in (x[::-1], x * 0.9, np.roll(x, 1, axis=0)):
+        with pytest.raises(CertificateInvalid):
+            run.check(run.certificate, run.arrays, {"a": rows})
+
+
+def test_pairs_and_leaves_exclude_each_other(run: Run) -> None:
+    plain = fit({"a": [[0.0], [1.0], [9.0]]}, 2).certificate.to_json()
+    paired = run.certificate.to_json()
+    for document in ({**paired, "pairs": None}, {**plain, "pairs": paired["pairs"]}, {**paired, "pairs": {}}):
+        with pytest.raises(CertificateInvalid):
+            Certificate.from_json(document)
+
+
+def test_a_site_without_prices_on_pairs_proves_nothing(run: Run) -> None:
+    none = replace(run.certificate, price_files={"a": pairs_digest([])})
+    with pytest.raises(CertificateInvalid, match="is stated"):
+        verify(none, run.rows, {})
+    nothing = replace(none, pairs=PairsProof(0.0, np.zeros(1)), lower=0.0, gap=1.0)
+    assert verify(nothing, run.rows, {}).lower_bound == 0.0

@@ -1,0 +1,93 @@
+"""Prices on pairs as a way of proving: when they are tried, what several sites make of it, what a run says of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from consentroid.core.result import StopReason
+from consentroid.fitting import fit
+from consentroid.rowprices import attempts, engine, session
+from consentroid.rowprices.pairing import MOST_ROWS, seconds_needed
+from consentroid.rowprices.session import Session
+from consentroid.site.pairs import site as site_pairs
+from consentroid.verify import verify
+
+
+@pytest.fixture
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The search of all axes is given up as soon as it begins."""
+    for room in (engine, attempts):
+        monkeypatch.setattr(room, "seconds_needed", lambda session: 0.0)
+    monkeypatch.setattr(engine, "SEARCH_UNTIL", 0.0)
+    monkeypatch.setattr(engine, "SEARCH_FOR", -1.0)
+    for share in ("NEARLY", "PART"):
+        monkeypatch.setattr(session, share, -1.0)
+
+
+def rows(n: int, d: int, seed: int = 0) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=(n, d)) + 2.0 * rng.normal(size=(3, d))[np.arange(n) % 3]
+
+
+@pytest.mark.usefixtures("at_once")
+def test_one_site_is_proven(tmp_path: Path) -> None:
+    data, weights = {"a": rows(60, 12)}, {"a": np.random.default_rng(1).uniform(0.5, 2.0, 60)}
+    result = fit(data, 3, weights=weights, gap=1e-3, folder=tmp_path)
+    assert result.bound_from == "pair prices"
+    assert result.stop_reason is StopReason.GAP
+    assert result.gap <= 1e-3
+    assert result.phases["pairs"] > 0.0
+    assert any(step.phase == "pairs" for step in result.trace)
+    report = verify(result.certificate, data, {"a": tmp_path / "prices-a.npz"}, weights)
+    assert report.verified
+    assert report.lower_bound >= result.lower_bound
+
+
+@pytest.mark.usefixtures("at_once")
+def test_several_sites_add_up_what_each_proves_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attempts.Attempts, "_climb", lambda self, first: None)
+    data = {name: rows(40, 10, seed) for seed, name in enumerate("ab")}
+    result = fit(data, 3, gap=1e-4, folder=tmp_path)
+    alone = sum(fit({name: table}, 3, gap=1e-4).upper_bound for name, table in data.items())
+    assert result.bound_from == "pair prices, site by site"
+    assert not result.certified
+    assert 0.99 * alone < result.lower_bound <= alone
+    files = {name: tmp_path / f"prices-{name}.npz" for name in data}
+    report = verify(result.certificate, data, files)
+    assert report.verified
+    one = verify(result.certificate, {"a": data["a"]}, files)
+    assert not one.verified
+    assert one.conditional_bound == pytest.approx(result.lower_bound, rel=1e-6)
+    assert [site.checked for site in one.sites] == [True, False]
+
+
+def test_a_search_that_ends_needs_no_pairs() -> None:
+    assert fit({"a": rows(60, 2)}, 3).bound_from == "row prices"
+
+
+def test_too_many_rows_have_none() -> None:
+    run = Session(None, None, 3, 1e-4, 60.0, np.random.default_rng(0))  # type: ignore[arg-type]
+    for counts in ((), (MOST_ROWS + 1,), (10, MOST_ROWS + 1)):
+        run.site_rows = counts
+        assert seconds_needed(run) == np.inf
+    run.site_rows = (100,)
+    assert 0.0 < seconds_needed(run) < 10.0
+    assert MOST_ROWS == site_pairs.MOST_ROWS
+
+
+@pytest.mark.usefixtures("at_once")
+def test_a_site_that_answers_nothing_of_pairs_costs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(site_pairs, "MOST_ROWS", 5)
+    result = fit({"a": rows(40, 6)}, 3, gap=1e-2, time_limit=20.0)
+    assert result.bound_from != "pair prices"
+    assert result.lower_bound > 0.0
+
+
+@pytest.mark.usefixtures("at_once")
+def test_two_runs_give_the_same() -> None:
+    first, second = (fit({"a": rows(50, 11)}, 3, gap=1e-3) for _ in range(2))
+    assert first.lower_bound == second.lower_bound
+    np.testing.assert_array_equal(first.centroids, second.centroids)
