@@ -48,6 +48,16 @@ def test_one_site_is_proven(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("at_once")
+def test_no_triangles_were_needed(tmp_path: Path) -> None:
+    data = {"a": np.random.default_rng(3).normal(size=(50, 8)) + 9.0 * (np.arange(50) % 2)[:, None]}
+    result = fit(data, 2, gap=1e-3, folder=tmp_path)
+    assert result.bound_from == "pair prices"
+    with np.load(tmp_path / "prices-a.npz") as stored:
+        assert stored["pair_triangles"].shape == (0, 3)
+    assert verify(result.certificate, data, {"a": tmp_path / "prices-a.npz"}).verified
+
+
+@pytest.mark.usefixtures("at_once")
 def test_several_sites_add_up_what_each_proves_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(attempts.Attempts, "_climb", lambda self, first: None)
     data = {name: rows(40, 10, seed) for seed, name in enumerate("ab")}

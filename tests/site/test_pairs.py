@@ -13,11 +13,13 @@ from consentroid.protocol.messages import ImprovePairs
 from consentroid.site.guard import Guard
 from consentroid.site.kernels.pairs import spread_triangles, sweep_pairs, sweep_triangles, violated_triangles
 from consentroid.site.pairs import prices as pair_prices
+from consentroid.site.pairs import proof as pair_proof
 from consentroid.site.pairs.groups import grouped
 from consentroid.site.pairs.prices import PairPrices, clipped_to
-from consentroid.site.pairs.proof import PairProof, PairRows, price_matrix, prove
+from consentroid.site.pairs.proof import PairProof, PairRows, lowest_space, price_matrix, prove
 from consentroid.site.pairs.site import SitePairs
 from consentroid.site.pairs.top_space import TopSpace
+from consentroid.verify import pairs as pair_checks
 from consentroid.verify.pairs import checked, pairs_bound
 from draws import draws
 from reference_prover import exact_optimum
@@ -49,7 +51,8 @@ def any_prices(rng: np.random.Generator, x: np.ndarray, w: np.ndarray, n_cluster
     n_triangles = 4 if r > 2 else 0
     triangles = np.array([rng.permutation(r)[:3] for _ in range(n_triangles)], np.int32).reshape(-1, 3)
     scale = float((rows.y**2).sum()) * 10.0 ** rng.integers(-4, 1)
-    return prove(rows, np.arange(n), group, pairs, scale, triangles, rng.exponential(size=n_triangles), n_clusters)
+    return prove(rows, np.arange(n), group, pairs, scale, triangles, rng.exponential(size=n_triangles), n_clusters,
+                 lowest_space(rows, n_clusters))  # fmt: skip
 
 
 @pytest.mark.parametrize("block", range(3))
@@ -128,6 +131,7 @@ def test_a_step_is_what_the_method_says(monkeypatch: pytest.MonkeyPatch) -> None
     """Against matrices of all triangles, in doubles, without groups, tiles or halves."""
     monkeypatch.setattr(pair_prices, "BEFORE_TRIANGLES", 3)
     monkeypatch.setattr(pair_prices, "BETWEEN", 10**9)
+    monkeypatch.setattr(pair_prices, "CALMER", 1.0)
     rng = np.random.default_rng(4)
     x, w, k = rng.normal(size=(12, 3)), rng.uniform(0.5, 2.0, 12), 3
     fast = PairPrices(x, w, k)
@@ -201,7 +205,8 @@ def test_means_over_groups_move_as_their_rows_do() -> None:
     w = np.abs(rng.normal(size=(20, 20))).astype(np.float32)
     pairs, none = np.zeros((20, 20), np.float32), np.zeros((5, 5), np.float32)
     b, tau, nothing = np.zeros((5, 5), np.float32), np.zeros(5, np.float32), np.zeros(5, np.float32)
-    sweep_pairs(w, pairs, phi, starts, weights, none, nothing, 0, 5, b, tau)
+    one = np.float32(1.0)
+    sweep_pairs(w, pairs, False, w, one, phi, group, starts, weights, none, nothing, 0, 5, b, tau)
     b = np.tril(b, -1) + np.tril(b, -1).T
     full = np.tril(w, -1) + np.tril(w, -1).T
     for g in range(5):
@@ -216,11 +221,12 @@ def test_means_over_groups_move_as_their_rows_do() -> None:
     assert prices.max() > 0.0
     between, of = np.zeros((5, 5), np.float32), np.zeros(5, np.float32)
     spread_triangles(triangles, prices, weights, between, of)
-    sweep_pairs(w + 10.0, pairs, phi, starts, weights, between, of, 0, 5, b, tau)  # far from 0: no pair has a price
+    lifted = w + np.float32(10.0)  # far from 0: no pair has a price
+    sweep_pairs(lifted, pairs, False, w, one, phi, group, starts, weights, between, of, 0, 5, b, tau)
     for g in range(5):
         for h in range(g):
-            lifted = 10.0 * phi[group == g].sum() * phi[group == h].sum()
-            assert b[g, h] - lifted == pytest.approx(moved_b[g, h], abs=1e-4)
+            more = 10.0 * phi[group == g].sum() * phi[group == h].sum()
+            assert b[g, h] - more == pytest.approx(moved_b[g, h], abs=1e-4)
         assert tau[g] - 10.0 * sizes[g] / weights[g] == pytest.approx(moved_tau[g], abs=1e-4)
 
 
@@ -290,6 +296,19 @@ def test_a_site_keeps_its_best_proof(tmp_path) -> None:
     assert pairs_bound(x, w, checked(arrays, "a"), 3) >= kept.bound
     coarse = SitePairs(x, w, None, Guard(least=5))
     assert bounds[0] * (1 - 2.0**-12) <= coarse.improve(ImprovePairs(3, 30), None).bound <= bounds[0]
+
+
+def test_a_file_holds_no_more_triangles_than_the_checker_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert pair_proof.MOST_TRIANGLES == pair_checks.MOST_TRIANGLES
+    x = np.random.default_rng(5).normal(size=(40, 6))
+    improved = PairPrices(x, np.ones(40), 4)
+    improved.improve(150)
+    whole = improved.proof()
+    monkeypatch.setattr(pair_proof, "MOST_TRIANGLES", 2)
+    part = improved.proof()
+    assert len(part.prices) == 80 < len(whole.prices)
+    assert part.prices.min() >= np.sort(whole.prices)[-80]
+    assert part.bound <= by_the_checker(part, x, np.ones(40), 4) < whole.bound
 
 
 def test_a_site_that_cannot_says_nothing_and_refuses_nonsense() -> None:

@@ -16,7 +16,7 @@ from ..core.search import SHIFT
 from ..protocol.messages import ImprovePairs, PriceQuery
 from .session import Session
 
-STEPS = 30  # between two bounds
+STEPS, MORE_STEPS, FEW_ROWS = 30, 90, 3_000  # between two bounds, which take as long as some steps
 SLOW, PATIENCE = 0.01, 8  # of what is missing: steps that close less, so many times, end it
 MOST_ROWS = 8_000  # of one site
 STEPS_NEEDED, SECONDS, AT_LEAST = 300, 1e-8, 0.01  # of steps; for each pair of rows in a step, and a step: about
@@ -33,8 +33,9 @@ def improve_pairs(session: Session) -> float:
     """Steps until the gap is closed, nothing more comes of them, or time is up; the bound."""
     session.enter("pairs")
     best, waited = 0.0, 0
+    steps = STEPS if max(session.site_rows) <= FEW_ROWS else MORE_STEPS
     while waited < PATIENCE and session.left > 0.0:
-        reply = session.totals.ask(PriceQuery(0, pairs=ImprovePairs(session.n_clusters, STEPS)))
+        reply = session.totals.ask(PriceQuery(0, pairs=ImprovePairs(session.n_clusters, steps)))
         assert reply.pairs is not None
         bound = reply.pairs.bound
         waited = 0 if bound > best + SLOW * (session.upper - best) else waited + 1

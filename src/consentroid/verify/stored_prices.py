@@ -150,7 +150,7 @@ def _array(path: Path | str, name: str, most: int, kind: str) -> NDArray[Any]:
     except Exception:  # whatever stands there, it is no header
         raise PricesUnknown("the price file holds no plain array") from None
     body = raw[file.tell() :]
-    sizes = len(shape) <= 2 and all(type(size) is int and 0 <= size <= len(body) for size in shape)
+    sizes = len(shape) <= 2 and all(type(size) is int and 0 <= size <= most for size in shape)
     if dtype != np.dtype(kind) or (fortran and len(shape) > 1) or not sizes:
         raise PricesUnknown("the price file holds no table of numbers")
     if math.prod(shape) * np.dtype(kind).itemsize != len(body):

@@ -18,40 +18,53 @@ TILE = 64
 
 
 @entry
-def mirror(w, prices, phi, group, between, of, first, last, out):
-    """W + prices − `between` φφ with both halves, W + `of` on the diagonal; rows first..last times TILE."""
+def mirror(w, prices, first, last, out):
+    """W + prices with both halves, W alone on the diagonal; rows first..last times TILE."""
     n = len(w)
     for tile in range(first, last):
         top, bottom = tile * TILE, min((tile + 1) * TILE, n)
         for left in range(0, bottom, TILE):
             for i in range(top, bottom):
                 for j in range(left, min(left + TILE, i)):
-                    value = w[i, j] + prices[i, j] - between[group[i], group[j]] * phi[i] * phi[j]
+                    value = w[i, j] + prices[i, j]
                     out[i, j] = value
                     out[j, i] = value
         for i in range(top, bottom):
-            out[i, i] = w[i, i] + of[group[i]]
+            out[i, i] = w[i, i]
 
 
 @entry
-def sweep_pairs(w, prices, phi, starts, weights, between, of, first, last, b, tau):
-    """For the rows of groups first..last: W as triangles have changed it, then each pair in turn: W_ij moves to where
-    it is not negative, its price says how far it was moved in all. B and τ of what comes of it."""
+def sweep_pairs(w, prices, fresh, z, kept, phi, group, starts, weights, between, of, first, last, b, tau):
+    """For the rows of groups first..last: W becomes `kept` W + Z if there is a `fresh` Z; then as triangles change it;
+    then each pair in turn: W_ij moves to where it is not negative, its price says how far it was moved in all. B below
+    the diagonal, and τ, of what comes of it."""
+    zero = np.float32(0.0)
+    change, sums = np.empty(len(w), np.float32), np.empty(len(w), np.float32)
     for g in range(first, last):
-        tau[g] = 0.0
-        b[g, : g + 1] = 0.0
-        for i in range(starts[g], starts[g + 1]):
-            w[i, i] += of[g]
-            tau[g] += w[i, i] / weights[g]
-            for h in range(g + 1):
-                by, total = between[g, h] * phi[i], np.float32(0.0)
-                for j in range(starts[h], min(starts[h + 1], i)):
-                    moved = w[i, j] - by * phi[j]
-                    price = max(np.float32(0.0), prices[i, j] - moved)
-                    moved += price - prices[i, j]
-                    prices[i, j], w[i, j] = price, moved
-                    total += phi[j] * moved
-                b[g, h] += phi[i] * total
+        end = starts[g + 1]
+        for j in range(end):
+            change[j] = between[g, group[j]] * phi[j]
+            sums[j] = zero
+        tau[g] = zero
+        for i in range(starts[g], end):
+            by, row, row_z, row_prices = phi[i], w[i], z[i], prices[i]
+            if fresh:
+                for j in range(i + 1):
+                    row[j] = kept * row[j] + row_z[j]
+            for j in range(i):
+                moved = row[j] - by * change[j]
+                price = max(zero, row_prices[j] - moved)
+                moved += price - row_prices[j]
+                row_prices[j] = price
+                row[j] = moved
+                sums[j] += by * moved
+            row[i] += of[g]
+            tau[g] += row[i] / weights[g]
+        for h in range(g):
+            total = zero
+            for j in range(starts[h], starts[h + 1]):
+                total += phi[j] * sums[j]
+            b[g, h] = total
 
 
 @entry

@@ -22,7 +22,7 @@ Triangles that W violates join from time to time, those that cost nothing leave.
 
 A diagonal number of W could give way to every triangle at its row, and would do so in place of the many others, by a
 little in each step: prices would take as many steps as there are rows. So it gives way by a small part (`EASE`) of what
-it should, as if moving it cost more; that hurries, and where it hurries too much the part is made larger (`heed`).
+it should, as if moving it cost more: that hurries. Later the part grows, then ρ falls, and steps come to rest.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ from ...core.arrays import Array
 from ..kernels.pairs import TILE, mirror, spread_triangles, sweep_pairs, sweep_triangles, violated_triangles
 from ..parallel import Pool, in_parallel
 from .groups import grouped
-from .proof import PairProof, PairRows, prove
+from .proof import PairProof, PairRows, lowest_space, prove
 from .top_space import TopSpace
 
-RHO = 0.1  # in units of the norm of Y Yᵀ
+FIRST_RHO, LAST_RHO, FEW_ROWS = 0.3, 0.1, 1000  # in units of the norm of Y Yᵀ; the last one where rows are few
 BEYOND = 1.6  # Z counts so many times as much as it should, which takes fewer steps
 BEFORE_TRIANGLES, BETWEEN = 60, 30  # steps before the first triangles, and from one search for them to the next
 MOST_GROUPS = 4000  # rows up to which each is a group of its own
 EASE = 300.0  # over the number of rows: what a diagonal gives way by, beside other numbers of W
-WORTHWHILE, CALMER = 1e-4, 1.5  # of a bound: steps that raise it by less, and what they make of that
-FOR_EACH = 20  # new triangles for each group
+CALMER = 1.4  # times as much, after so many steps
+FOR_EACH = 60  # new triangles for each group
 CANDIDATES = 400  # groups among which the other two of a triangle are sought
 VIOLATED = 1e-4  # of 1 / (rows in a cluster)
 Floats = NDArray[np.float32]
@@ -66,8 +66,7 @@ class PairPrices:
         self.group = group[self._order]
         self._rows = PairRows.of(x[self._order], w[self._order])
         y, q = self._rows.y, self._rows.q
-        self._scale = RHO * (float(np.linalg.norm(y.T @ y)) or 1.0)  # of pairs and prices
-        self._low_rank = (y / np.sqrt(self._scale)).astype(np.float32)
+        self._norm = float(np.linalg.norm(y.T @ y)) or 1.0
         self._unit = (q / np.linalg.norm(q)).astype(np.float32)
         self.weights, self._sizes = np.bincount(self.group, q * q), np.bincount(self.group).astype(float)
         self._starts = np.searchsorted(self.group, np.arange(len(self.weights) + 1))
@@ -84,71 +83,85 @@ class PairPrices:
         self._rng = np.random.default_rng(0)
         self.steps = 0
         self._ease = min(1.0, EASE / n)
-        self._proven = 0.0
+        self._lowest = lowest_space(self._rows, n_clusters)
+        self._scale = 1.0
+        self._use(FIRST_RHO)
 
     def improve(self, steps: int) -> None:
         with self.threads():
             for _ in range(steps):
                 self._step()
 
-    def heed(self, bound: float) -> None:
-        """What the last steps came to: where it is hardly better than before, diagonals move less freely."""
-        if bound < self._proven * (1.0 + WORTHWHILE):
-            self._ease = min(1.0, CALMER * self._ease)
-        self._proven = max(self._proven, bound)
-
     def proof(self) -> PairProof:
         with self.threads():
             return prove(self._rows, self._order, self.group, self.pairs, self._scale, self.triangles, self.prices,
-                         self.n_clusters)  # fmt: skip
+                         self.n_clusters, self._lowest)  # fmt: skip
 
     @contextlib.contextmanager
     def threads(self) -> Iterator[None]:
         with BLAS.limit(limits=1 if self.n < ONE_THREAD else None):
             yield
 
+    def _use(self, rho: float) -> None:
+        """The same prices in units of another ρ."""
+        before, self._scale = self._scale, rho * self._norm
+        self._rho = rho
+        self._low_rank = (self._rows.y / np.sqrt(self._scale)).astype(np.float32)
+        self.pairs *= np.float32(before / self._scale)
+        self.prices *= before / self._scale
+
+    def _calm_down(self) -> None:
+        """From quick steps to those that come to rest."""
+        if self._ease < 1.0:
+            self._ease = min(1.0, CALMER * self._ease)
+        elif self._rho > LAST_RHO and self.n <= FEW_ROWS:
+            self._use(max(self._rho / CALMER, LAST_RHO))
+
     def _step(self) -> None:
         self.steps += 1
-        factor = self._nearest_projection()
-        np.matmul(factor, factor.T, out=self._full)  # Z
-        self._full *= np.float32(BEYOND)
-        self._w *= np.float32(1.0 - BEYOND)
-        self._w += self._full
+        factor = self._nearest_projection() * np.float32(np.sqrt(BEYOND))
+        np.matmul(factor, factor.T, out=self._full)  # Z, and more of it
         self._between[:], self._of[:] = 0.0, 0.0
-        self._sweep_pairs()
+        self._sweep_pairs(fresh=True)
         since = self.steps - BEFORE_TRIANGLES
         if since >= 0 and since % BETWEEN == 0:
             self._find_triangles()
+            self._calm_down()
         if len(self.triangles):
             before = self.prices.copy()
             sweep_triangles(self._b, self._tau, self.triangles, self.prices, self.weights, self._ease * self._sizes)
             spread_triangles(self.triangles, self.prices - before, self.weights, self._between, self._of)
             self._of *= np.float32(self._ease)
-            self._sweep_pairs()
+            self._sweep_pairs(fresh=False)
 
     def _nearest_projection(self) -> Floats:
         """A factor of Z."""
         spread_triangles(self.triangles, self.prices, self.weights, self._between, self._of)
-        tiles = -(-self.n // TILE)
 
         def work(first: int, last: int) -> None:
-            mirror(self._w, self.pairs, self._phi, self.group, self._between, self._of, first, last, self._full)
+            mirror(self._w, self.pairs, first, last, self._full)
 
-        in_parallel(work, tiles, self.pool, self.n**2 // 4)
+        in_parallel(work, -(-self.n // TILE), self.pool, self.n**2 // 4)
         values, vectors = self._space.of(self._multiply)
         weights = clipped_to(values, self.n_clusters - 1.0)
         used = self._space.size = int(np.count_nonzero(weights))
         return np.column_stack([self._unit, vectors[:, :used] * np.sqrt(weights[:used]).astype(np.float32)])
 
     def _multiply(self, vectors: Floats) -> Floats:
-        """Projected to what is orthogonal to q."""
+        """(W + Π − Σ v T + Y Yᵀ/ρ) times vectors, projected to what is orthogonal to q."""
         image = self._full @ vectors + self._low_rank @ (self._low_rank.T @ vectors)
+        if len(self.triangles):
+            means = np.add.reduceat(self._phi[:, None] * vectors, self._starts[:-1], axis=0)
+            image -= self._phi[:, None] * (self._between @ means)[self.group] - self._of[self.group, None] * vectors
         return np.asarray(image - np.outer(self._unit, self._unit @ image))
 
-    def _sweep_pairs(self) -> None:
+    def _sweep_pairs(self, fresh: bool) -> None:
+        """`fresh`: begin with the Z in `_full`."""
+        kept = np.float32(1.0 - BEYOND)
+
         def work(first: int, last: int) -> None:
-            sweep_pairs(self._w, self.pairs, self._phi, self._starts, self.weights, self._between, self._of, first,
-                        last, self._b, self._tau)  # fmt: skip
+            sweep_pairs(self._w, self.pairs, fresh, self._full, kept, self._phi, self.group, self._starts, self.weights,
+                        self._between, self._of, first, last, self._b, self._tau)  # fmt: skip
 
         in_parallel(work, len(self.weights), self.pool, self.n**2 // 4)
         lower = np.tril(self._b, -1)

@@ -31,7 +31,9 @@ from .top_space import TopSpace
 UNIT = 2.0**-53
 TRIES, LOOSER = 12, 4.0  # how much looser from one try to the next
 FIRST = 1e-3  # of what the lowest vectors are off
-ROUNDS, SPARE = 12, 24  # filters of the space of the lowest eigenvectors, and vectors more than are needed
+FIRST_ROUNDS, ROUNDS = 12, 5  # filters of the space of the lowest eigenvectors: a new one, and one from a proof before
+SPARE = 24  # vectors more than are needed
+MOST_TRIANGLES = 200  # for each row: what the checker reads
 TINY = 1e-290  # more than all underflow
 HALVES = 2.0**10  # greatest pair price, in its own unit: half precision holds 65,504
 
@@ -168,17 +170,18 @@ class PricedMatrix:
 
 def prove(
     rows: PairRows, order: NDArray[np.int64], group: NDArray[np.int64], pairs: NDArray[np.float32], scale: float,
-    triangles: NDArray[np.int32], prices: Array, n_clusters: int,
+    triangles: NDArray[np.int32], prices: Array, n_clusters: int, space: TopSpace,
 ) -> PairProof:  # fmt: skip
-    """The bound of these prices, all in units of `scale`; of `pairs` only what lies below the diagonal counts."""
+    """The bound of these prices, all in units of `scale`; of `pairs` only what lies below the diagonal counts. `space`:
+    of a proof before this one, or a new one (`lowest_space`)."""
     n, k, q = len(rows.q), n_clusters - 1, rows.q
     most = float(pairs.max(initial=0.0))
     unit = scale * 2.0 ** math.frexp(most / HALVES)[1] if most > 0.0 else 1.0
     halves = np.concatenate([(pairs[i, :i] * (scale / unit)).astype(np.float16) for i in range(1, n)])
-    kept = prices > 0.0
-    triangles, prices = triangles[kept], prices[kept] * scale
+    dearest = np.sort(np.argsort(-prices, kind="stable")[: min(MOST_TRIANGLES * n, np.count_nonzero(prices > 0.0))])
+    triangles, prices = triangles[dearest], prices[dearest] * scale
     priced = PricedMatrix.of(rows, *price_matrix(halves, unit, group, triangles, prices, q))
-    values, vectors, off = _lowest(priced.a, q, n_clusters)
+    values, vectors, off = _lowest(priced.a, q, n_clusters, space)
     e = q / np.linalg.norm(q)
     image = priced.a @ e
     # takes the parts between e and the rest out of A, and leaves e the eigenvalue |Y|²
@@ -200,7 +203,11 @@ def prove(
     return PairProof(*places, halves, triangles, prices, v, h, rows.origin, numbers, bound)
 
 
-def _lowest(a: Array, q: Array, n_clusters: int) -> tuple[Array, Array, float]:
+def lowest_space(rows: PairRows, n_clusters: int) -> TopSpace:
+    return TopSpace(rows.q / np.linalg.norm(rows.q), n_clusters + SPARE)
+
+
+def _lowest(a: Array, q: Array, n_clusters: int, space: TopSpace) -> tuple[Array, Array, float]:
     """The K lowest eigenvalues of A among vectors orthogonal to q, vectors, and how far off these are."""
     e = q / np.linalg.norm(q)
 
@@ -208,8 +215,8 @@ def _lowest(a: Array, q: Array, n_clusters: int) -> tuple[Array, Array, float]:
         image = -(a @ vectors)
         return np.asarray(image - np.outer(e, e @ image))
 
-    space, k = TopSpace(e, n_clusters + SPARE), n_clusters - 1
-    for _ in range(ROUNDS):
+    k = n_clusters - 1
+    for _ in range(ROUNDS if space.steps else FIRST_ROUNDS):
         values, vectors = space.of(multiply)
     off = multiply(vectors[:, :k]) - vectors[:, :k] * values[:k]
     return -values[:n_clusters], vectors[:, :n_clusters], float(np.linalg.norm(off))

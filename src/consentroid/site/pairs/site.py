@@ -40,7 +40,6 @@ class SitePairs:
         if request.steps or self._best is None:
             self._prices.improve(request.steps)
             found = self._prices.proof()
-            self._prices.heed(found.bound)
             if self._best is None or found.bound > self._best.bound:
                 self._best = found
         best = self._best
@@ -50,7 +49,6 @@ class SitePairs:
             return PairBound(bound)
         write(best, path)
         return PairBound(bound, best.digest)
-
 
     def _possible(self, n_clusters: int) -> bool:
         """More rows than clusters, not too many, and weights that single precision can hold side by side."""

@@ -35,18 +35,18 @@ class TopSpace:
         self._rng = np.random.default_rng(seed)
         self._vectors: Vectors = np.empty((len(without), 0), without.dtype)
         self._bottom, self._cut = 0.0, np.inf  # the interval that is filtered out
-        self._steps = 0
+        self.steps = 0
 
     def of(self, multiply: Multiply) -> tuple[Array, Vectors]:
         """Eigenvalues, the greatest first, and vectors: all, or as many as are wanted and a few more."""
         if len(self.without) <= SMALL:
             return self._all(multiply)
-        if self._steps % LOOK_AGAIN == 0:
+        if self.steps % LOOK_AGAIN == 0:
             self._bottom = self._lowest(multiply)
         self._fit_size()
-        for _ in range(FIRST_ROUNDS if self._steps == 0 else 0):
+        for _ in range(FIRST_ROUNDS if self.steps == 0 else 0):
             self._follow(multiply)
-        self._steps += 1
+        self.steps += 1
         return self._follow(multiply)
 
     def _all(self, multiply: Multiply) -> tuple[Array, Vectors]:
