@@ -40,6 +40,17 @@ def without_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(f"consentroid.rowprices.{room}.seconds_needed", lambda session: math.inf)
 
 
+@pytest.fixture
+def pairs_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The search of all axes is given up as soon as it begins, and prices on pairs are tried."""
+    room = "consentroid.rowprices"
+    for name in ("engine", "attempts"):
+        monkeypatch.setattr(f"{room}.{name}.seconds_needed", lambda session: 0.0)
+    monkeypatch.setattr(f"{room}.engine.SEARCH_UNTIL", 0.0)
+    for share in ("engine.SEARCH_FOR", "session.NEARLY", "session.PART"):
+        monkeypatch.setattr(f"{room}.{share}", -1.0)
+
+
 INSTANCES = Path(os.environ.get("CONSENTROID_INSTANCES", Path(__file__).parents[2] / "shared" / "instances"))
 
 

@@ -65,6 +65,23 @@ def test_centroids_prices_and_bound_are_taken(first: tuple[Path, Prepared, FitRe
     assert again.lower_bound == pytest.approx(fresh.lower_bound, rel=2e-6)
 
 
+@pytest.mark.usefixtures("pairs_at_once")
+def test_a_proof_by_pairs_is_kept(tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    prepared = prepare({"a": rng.normal(size=(40, 10)) + 2.0 * rng.normal(size=(3, 10))[np.arange(40) % 3]})
+    before = run_in(tmp_path, prepared, gap=1e-3)
+    assert before.bound_from == "pair prices"
+    earlier = resumed(tmp_path, prepared)
+    assert earlier.first_prices == {}
+    assert earlier.lower == pytest.approx(before.lower_bound, rel=1e-9)
+    weaker = replace(before, lower_bound=0.5 * before.lower_bound, certificate=None, bound_from="spectrum")
+    result, kept = joined(earlier, weaker)
+    assert kept
+    assert result.bound_from == "pair prices"
+    assert result.lower_bound == earlier.lower
+    assert verify(result.certificate, prepared.rows, {"a": tmp_path / "prices-a.npz"}).verified
+
+
 def test_prices_of_nonsense_never_prove_too_much() -> None:
     """Whatever a site begins with, also prices that are negative, what is proven is true."""
     prepared = prepared_rows()

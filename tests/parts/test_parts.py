@@ -13,7 +13,17 @@ from consentroid.fitting import fit, run
 from consentroid.many_files import fit_files
 from consentroid.parts.files import deal
 from consentroid.parts.site import Part, SiteOfParts
-from consentroid.protocol.messages import Describe, Description, Failure, Query
+from consentroid.protocol.messages import (
+    Describe,
+    Description,
+    Failure,
+    ImprovePairs,
+    PairBound,
+    PriceQuery,
+    PriceReply,
+    Query,
+)
+from consentroid.site.pairs.site import NO_FILE
 from consentroid.transport.inprocess import InProcessTransport
 from consentroid.verify import verify
 
@@ -52,6 +62,15 @@ def test_files_are_dealt_in_order_and_all_of_them(folder: Path) -> None:
         assert len(portions) <= n
     with pytest.raises(InvalidInput, match="names no file"):
         deal("all", str(folder / "*.csv"), 2, None, None)
+
+
+def test_pairs_of_rows_in_parts_have_no_prices(folder: Path) -> None:
+    site = local(folder, 2)
+    site.answered(Describe(3))
+    for keep in (False, True):
+        reply = site.answered(PriceQuery(2, pairs=ImprovePairs(3, 30, keep=keep)))
+        assert isinstance(reply, PriceReply)
+        assert reply.pairs == PairBound(0.0, NO_FILE if keep else "")
 
 
 @pytest.mark.parametrize("n_parts", [1, 2, 4])

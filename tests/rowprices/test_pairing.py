@@ -9,22 +9,11 @@ import pytest
 
 from consentroid.core.result import StopReason
 from consentroid.fitting import fit
-from consentroid.rowprices import attempts, engine, session
+from consentroid.rowprices import attempts
 from consentroid.rowprices.pairing import MOST_ROWS, seconds_needed
 from consentroid.rowprices.session import Session
 from consentroid.site.pairs import site as site_pairs
 from consentroid.verify import verify
-
-
-@pytest.fixture
-def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The search of all axes is given up as soon as it begins."""
-    for room in (engine, attempts):
-        monkeypatch.setattr(room, "seconds_needed", lambda session: 0.0)
-    monkeypatch.setattr(engine, "SEARCH_UNTIL", 0.0)
-    monkeypatch.setattr(engine, "SEARCH_FOR", -1.0)
-    for share in ("NEARLY", "PART"):
-        monkeypatch.setattr(session, share, -1.0)
 
 
 def rows(n: int, d: int, seed: int = 0) -> np.ndarray:
@@ -33,7 +22,7 @@ def rows(n: int, d: int, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).normal(size=(n, d)) + centres[np.arange(n) % 3]
 
 
-@pytest.mark.usefixtures("at_once")
+@pytest.mark.usefixtures("pairs_at_once")
 def test_one_site_is_proven(tmp_path: Path) -> None:
     data, weights = {"a": rows(60, 12)}, {"a": np.random.default_rng(1).uniform(0.5, 2.0, 60)}
     result = fit(data, 3, weights=weights, gap=1e-3, folder=tmp_path)
@@ -47,7 +36,7 @@ def test_one_site_is_proven(tmp_path: Path) -> None:
     assert report.lower_bound >= result.lower_bound
 
 
-@pytest.mark.usefixtures("at_once")
+@pytest.mark.usefixtures("pairs_at_once")
 def test_no_triangles_were_needed(tmp_path: Path) -> None:
     data = {"a": np.random.default_rng(3).normal(size=(50, 8)) + 9.0 * (np.arange(50) % 2)[:, None]}
     result = fit(data, 2, gap=1e-3, folder=tmp_path)
@@ -57,7 +46,7 @@ def test_no_triangles_were_needed(tmp_path: Path) -> None:
     assert verify(result.certificate, data, {"a": tmp_path / "prices-a.npz"}).verified
 
 
-@pytest.mark.usefixtures("at_once")
+@pytest.mark.usefixtures("pairs_at_once")
 def test_several_sites_add_up_what_each_proves_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(attempts.Attempts, "_climb", lambda self, first: None)
     data = {name: rows(40, 10, seed) for seed, name in enumerate("ab")}
@@ -89,7 +78,7 @@ def test_too_many_rows_have_none() -> None:
     assert MOST_ROWS == site_pairs.MOST_ROWS
 
 
-@pytest.mark.usefixtures("at_once")
+@pytest.mark.usefixtures("pairs_at_once")
 def test_a_site_that_answers_nothing_of_pairs_costs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(site_pairs, "MOST_ROWS", 5)
     result = fit({"a": rows(40, 6)}, 3, gap=1e-2, time_limit=20.0)
@@ -97,7 +86,7 @@ def test_a_site_that_answers_nothing_of_pairs_costs_nothing(monkeypatch: pytest.
     assert result.lower_bound > 0.0
 
 
-@pytest.mark.usefixtures("at_once")
+@pytest.mark.usefixtures("pairs_at_once")
 def test_two_runs_give_the_same() -> None:
     first, second = (fit({"a": rows(50, 11)}, 3, gap=1e-3) for _ in range(2))
     assert first.lower_bound == second.lower_bound

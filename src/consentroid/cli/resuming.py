@@ -23,6 +23,7 @@ from ..core.arrays import Array
 from ..core.errors import CertificateInvalid, InvalidInput, NodeFailed
 from ..core.result import FitResult, StopReason, relative_gap
 from ..report.files import CERTIFICATE, RESULT, SCRATCH, read_result
+from ..rowprices.attempts import source_of
 from ..verify import verify
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def earlier_run(
     if report.lower_bound is None:
         raise InvalidInput(f"cannot resume from '{folder}': its proof was not checked in full; {AGAIN}")
     first = {}
-    for name, file in files.items():
+    for name, file in files.items() if certificate.pairs is None else ():  # prices on pairs are not those of rows
         with np.load(file, allow_pickle=False) as stored:
             # Several vectors, one for each leaf: their mean is worth at least the least of them, the bound is concave.
             first[name] = stored["prices"].mean(axis=0) / certificate.scale**2
@@ -103,7 +104,7 @@ def joined(earlier: EarlierRun, result: FitResult) -> tuple[FitResult, bool]:
     )
     stopped = StopReason.GAP if gap <= result.gap_asked else result.stop_reason
     changes: dict[str, Any] = {"lower_bound": earlier.lower, "certificate": certificate, "stop_reason": stopped}
-    return replace(result, **changes, bound_from="row prices"), True
+    return replace(result, **changes, bound_from=source_of(certificate)), True
 
 
 def price_file(folder: Path, site: str) -> Path:

@@ -18,8 +18,19 @@ from numpy.typing import NDArray
 from ..core.arrays import Array
 from ..core.errors import NodeRefused
 from ..core.problem import count_distinct
-from ..protocol.messages import Describe, Description, Failure, PriceQuery, PriceReply, PricesKept, Request, Response
+from ..protocol.messages import (
+    Describe,
+    Description,
+    Failure,
+    PairBound,
+    PriceQuery,
+    PriceReply,
+    PricesKept,
+    Request,
+    Response,
+)
 from ..rowprices.totals import total
+from ..site.pairs.site import NO_FILE
 from ..site.price_files import SitePrices
 from ..site.worker import SiteWorker
 from .files import Portion
@@ -69,7 +80,8 @@ class SiteOfParts:
     price_file: Path | None = None
 
     def answered(self, request: Request) -> Response:
-        responses = [wait() for wait in [part.ask(request) for part in self.parts]]
+        asked = replace(request, pairs=None) if isinstance(request, PriceQuery) else request
+        responses = [wait() for wait in [part.ask(asked) for part in self.parts]]
         failure = next((one for one in responses if isinstance(one, Failure)), None)
         if failure is not None:
             return replace(failure, node=self.name)
@@ -84,7 +96,9 @@ class SiteOfParts:
         if len(replies) < len(self.parts):  # a sum with a missing part is not a number
             return Failure(self.name, "a part of its rows answered out of turn", request.round)
         kept = None if request.keep is None else self._keep(request.keep.slots, replies)
-        return replace(total(request, replies), node=self.name, kept=kept)
+        # a pair of rows in two parts has no price: nothing is proven that way
+        pairs = None if request.pairs is None else PairBound(0.0, NO_FILE if request.pairs.keep else "")
+        return replace(total(request, replies), node=self.name, kept=kept, pairs=pairs)
 
     def _describe(self, request: Describe, parts: list[Description]) -> Description:
         first = parts[0]
