@@ -13,6 +13,7 @@ import pytest
 from consentroid.certificate.document import Certificate, price_digest
 from consentroid.core.errors import CertificateInvalid
 from consentroid.verify import verify
+from consentroid.verify.stored_prices import clumps_of
 from reference_prover import without_claims
 from small_problems import Small, random_problem, tight_problem
 
@@ -41,6 +42,9 @@ def some_triples(rng: np.random.Generator, small: Small) -> Files:
         n = prices.shape[1]
         if n >= 3:
             triples = rng.permutation(n)[: 3 * (n // 3)].reshape(-1, 3)
+            if rng.random() < 0.5:  # that share rows
+                few = rng.permutation(n)[:6]
+                triples = np.array([rng.permutation(few)[:3] for _ in range(rng.integers(1, 5))])
             share = rng.choice([0.0, 1e-6, 1e-3, 0.03, 0.3], (len(prices), len(triples)))
             tables[name] = {"triples": triples, "fees": share * (prices.sum(axis=1) / n)[:, None]}
     return tables
@@ -80,7 +84,8 @@ def bad_tables() -> list[Any]:
     cases = [({"triples": three, "fees": np.full((1, 1), bad)}, "fee") for bad in (-0.01, np.nan, np.inf, 1e301)]
     cases += [({"triples": np.array([rows]), "fees": fee}, "twice") for rows in ([0, 0, 1], [1, 1, 1])]
     cases += [({"triples": np.array([rows]), "fees": fee}, "not there") for rows in ([0, 1, 99], [-1, 0, 1])]
-    cases.append(({"triples": np.array([[0, 1, 2], [2, 3, 4]]), "fees": np.full((1, 2), 0.01)}, "in two"))
+    often = np.tile(three, (17, 1))
+    cases.append(({"triples": often, "fees": np.full((1, 17), 1e-4)}, "more than 16 triples hang together"))
     cases.append(({"triples": three * 1.0, "fees": fee}, "of the shape"))
     cases.append(({"triples": np.array([[0, 1]]), "fees": fee}, "of the shape"))
     cases.append(({"triples": three, "fees": np.full((2, 1), 0.01)}, "of the shape"))
@@ -94,6 +99,14 @@ def test_what_are_no_triples_refutes(table: dict[str, np.ndarray], match: str) -
     certificate, prices = with_triples(small, {"a": table})
     with pytest.raises(CertificateInvalid, match=match):
         verify(certificate, small.rows, prices, small.weights)
+
+
+def test_clumps_that_grow_too_large_refute() -> None:
+    chain = np.array([[i, i + 1, i + 2] for i in range(0, 8, 2)])
+    assert [len(rows) for rows in clumps_of(chain[:3])] == [7]
+    with pytest.raises(CertificateInvalid, match="more than 8 rows of triples hang together"):
+        clumps_of(chain)
+    assert clumps_of(np.array([[5, 1, 2], [7, 8, 9], [3, 2, 6]])) == {(1, 2, 3, 5, 6): [0, 2], (7, 8, 9): [1]}
 
 
 def test_files_with_other_triples_are_not_the_ones_named(tmp_path: Path) -> None:

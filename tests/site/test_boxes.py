@@ -13,6 +13,7 @@ from consentroid.core.search import MULTIPLES, SHIFT
 from consentroid.protocol.messages import Claim, Coordinates, Examine
 from consentroid.site.guard import Guard
 from consentroid.site.prices import PricedRows
+from consentroid.verify.stored_prices import clumps_of
 from draws import draws
 from oracle import exact
 
@@ -28,6 +29,7 @@ class Site:
     w: list
     prices: list
     triples: list = field(default_factory=list)  # three rows and a fee
+    clumps: list = field(default_factory=list)  # rows of triples that hang together, where one has a fee
 
     @classmethod
     def of(cls, y: np.ndarray, w: np.ndarray, prices: np.ndarray, guard: Guard | None = None) -> Site:
@@ -39,7 +41,7 @@ class Site:
     def classes(self, low: list, high: list) -> list[tuple[str, Fraction]]:
         """For each row whether it is in, out or undecided, and its least squared distance; a fee may keep rows out."""
         result = []
-        tied = {j for rows, _ in self.triples for j in rows}
+        tied = {j for rows in self.clumps for j in rows}
         for j, (row, price) in enumerate(zip(self.y, self.prices)):
             least = sum(max(a - x, x - b, Fraction(0)) ** 2 for x, a, b in zip(row, low, high))
             most = sum(max((x - a) ** 2, (x - b) ** 2) for x, a, b in zip(row, low, high))
@@ -48,12 +50,16 @@ class Site:
         return result
 
     def least_of_triples(self, values: list[Fraction], may: list[bool]) -> Fraction:
-        """Over all subsets of the rows that may be served: Σ of their values, and the fee from two rows on."""
+        """Over all subsets of the rows that may be served: Σ of their values, and the fees from two rows on."""
         total = Fraction(0)
-        for rows, fee in self.triples:
+        for rows in self.clumps:
             free = [j for j in rows if may[j]]
-            subsets = [some for n in range(len(free) + 1) for some in combinations(free, n)]
-            total += min(sum(values[j] for j in some) + (fee if len(some) >= 2 else 0) for some in subsets)
+            subsets = [set(some) for n in range(len(free) + 1) for some in combinations(free, n)]
+            total += min(
+                sum((values[j] for j in some), Fraction(0))
+                + sum(fee for three, fee in self.triples if len(some & set(three)) >= 2)
+                for some in subsets
+            )
         return total
 
 
@@ -76,10 +82,14 @@ def with_triples(rng: np.random.Generator, site: Site) -> Site:
     """Some of the rows in triples, with fees from nothing to more than all rows gain."""
     n, triples = len(site.y), site.priced.triples
     rows = rng.permutation(n)[: 3 * int(rng.integers(1, n // 3 + 1))].reshape(-1, 3)
+    if rng.random() < 0.5:  # that share rows
+        few = rng.permutation(n)[:5]
+        rows = np.array([rng.permutation(few)[:3] for _ in range(rng.integers(1, 5))])
     triples.add(rows, site.priced.columns.bits)
     triples.slots[1] = rng.choice([0.0, 1e-3, 0.3, 1.0, 1e3], len(rows)) * max(site.priced.slots[1].max(), 1e-9)
     fees = exact(triples.fees(1))
     site.triples = [(three.tolist(), fee) for three, fee in zip(rows, fees) if fee > 0]
+    site.clumps = [tied for tied, numbers in clumps_of(rows).items() if any(fees[t] > 0 for t in numbers)]
     return site
 
 
@@ -139,7 +149,7 @@ def assert_minorant(site: Site, sums: np.ndarray, lower, upper, held, points) ->
         delta = [x - c for x, c in zip(m, centre)]
         values = [w * shifted(row, price, centre, delta, theta) for row, w, price in zip(site.y, site.w, site.prices)]
         least = site.least_of_triples(values, [kind != "out" for kind, _ in classes])
-        tied = {j for rows, _ in site.triples for j in rows}
+        tied = {j for rows in site.clumps for j in rows}
         for j, (value, (kind, _)) in enumerate(zip(values, classes)):
             if j not in tied:
                 least += value if kind == "in" else min(value, Fraction(0)) if kind == "undecided" else 0

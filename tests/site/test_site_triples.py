@@ -20,9 +20,13 @@ from consentroid.protocol.messages import (
     Trim,
 )
 from consentroid.protocol.price_rules import PriceRules
+from consentroid.site import clumps
 from consentroid.site.guard import Guard
 from consentroid.site.price_files import SitePrices
 from consentroid.site.prices import PricedRows
+from consentroid.site.triples import Choice
+from consentroid.verify import stored_prices
+from consentroid.verify.stored_prices import clumps_of
 
 POINTS = np.random.default_rng(5).normal(size=(9, 2)) * 0.8
 
@@ -36,23 +40,30 @@ def priced(n: int, seed: int = 0, guard: Guard | None = None) -> PricedRows:
 
 
 def tied(n: int, n_triples: int, seed: int = 0) -> PricedRows:
-    """With fees in slot 0 and columns made before there were triples."""
+    """With fees in slot 0 and columns made before there were triples; with odd seeds these share rows."""
     rows, random = priced(n, seed), np.random.default_rng(seed + 100)
     rows.make_columns(MakeColumns(0, 0, np.zeros(0, bool), POINTS[:4]))
-    rows.triples.add(random.permutation(n)[: 3 * n_triples].reshape(-1, 3), rows.columns.bits)
+    triples = random.permutation(n)[: 3 * n_triples].reshape(-1, 3)
+    for i in range(1, n_triples, 2):
+        triples[i, seed % 2 :] = triples[i - 1, seed % 2 :] if seed % 2 else triples[i]
+    rows.triples.add(triples, rows.columns.bits)
     rows.triples.slots[0] = random.exponential(size=n_triples) * random.choice([0.0, 0.1, 1.0], n_triples)
     return rows
 
 
 def best_set(rows: PricedRows, m: np.ndarray, slot: int = 0) -> tuple[float, set[int]]:
-    """f(m) over all sets: rows for themselves, triples over all their subsets."""
+    """f(m) over all sets: rows for themselves, clumps of triples over all their subsets."""
     value = rows.weights * (((rows.y - m) ** 2).sum(axis=1) - rows.slots[slot])
     fees, in_triples = rows.triples.fees(slot), set(rows.triples.rows.ravel().tolist())
     chosen = {j for j in np.flatnonzero(value < 0.0).tolist() if j not in in_triples}
     total = sum(value[j] for j in chosen)
-    for three, fee in zip(rows.triples.rows.tolist(), fees):
-        subsets = [some for n in range(4) for some in combinations(three, n)]
-        costs = [sum(value[j] for j in some) + (fee if len(some) >= 2 else 0.0) for some in subsets]
+    for tied_rows, numbers in clumps_of(rows.triples.rows).items():
+        due = [(set(rows.triples.rows[t].tolist()), fees[t]) for t in numbers]
+        subsets = [some for n in range(len(tied_rows) + 1) for some in combinations(tied_rows, n)]
+        costs = [
+            sum(value[j] for j in some) + sum(fee for three, fee in due if len(three & set(some)) >= 2)
+            for some in subsets
+        ]
         total += min(costs)
         chosen |= set(subsets[int(np.argmin(costs))])
     return total, chosen
@@ -165,6 +176,41 @@ def test_fees_that_eat_up_the_prices_are_dropped() -> None:
     got = rows.move(MovePrices(1, 0, 1e6, z))
     assert not rows.triples.fees(1).any()
     assert got.total >= 0.0
+
+
+def test_clumps_are_what_the_checker_takes_them_for() -> None:
+    assert (clumps.MOST_TIED, clumps.MOST_SHARED) == (stored_prices.MOST_TIED, stored_prices.MOST_SHARED)
+    random = np.random.default_rng(3)
+    for _ in range(50):
+        triples = np.array([random.permutation(14)[:3] for _ in range(random.integers(1, 4))])
+        ours, fees = clumps.Clumps.of(triples), random.choice([0.0, 1.0], len(triples))
+        expected = clumps_of(triples)
+        assert {tuple(sorted(row for row in one if row >= 0)) for one in ours.rows.tolist()} == set(expected)
+        for one, masks, numbers in zip(ours.rows, ours.masks, ours.numbers):
+            told = {t: {int(one[i]) for i in range(8) if mask >> i & 1} for t, mask in zip(numbers, masks) if t >= 0}
+            assert told == {t: set(triples[t].tolist()) for t in expected[tuple(sorted(one[one >= 0].tolist()))]}
+        paying = ours.paying(fees)
+        assert len(paying) == sum(fees[numbers].any() for numbers in expected.values())
+        assert paying.fees.sum() == fees.sum()
+
+
+def test_rows_in_no_triple_come_first_and_clumps_stay_small() -> None:
+    choice = Choice([[0, 1, 2], [2, 3, 4], [4, 5, 6]], 10)
+
+    def take(patterns: list[int], rows: list[list[int]]) -> None:
+        choice.take(patterns, dict(zip(patterns, rows)))  # type: ignore[arg-type]
+
+    take([0, 1, 2], [[1, 7], [8], [9]])
+    assert choice.chosen == [[7, 8, 9]]
+    take([3, 4, 5], [[1], [8], [10]])  # seven rows, three and one
+    take([6, 7, 8], [[0], [1], [2]])  # is there already
+    assert choice.chosen == [[7, 8, 9]]
+    take([3, 4, 5], [[1], [2], [10]])
+    assert choice.chosen[1:] == [[1, 2, 10]]
+    take([3, 9, 10], [[7], [8], [11]])
+    take([3, 9, 10], [[7], [9], [11]])  # a third one with rows of this kind
+    assert choice.chosen[2:] == [[7, 8, 11]]
+    assert not choice.full
 
 
 def test_parts_of_a_site_have_their_triples_one_after_the_other(tmp_path) -> None:

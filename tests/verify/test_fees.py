@@ -8,7 +8,9 @@ from itertools import combinations
 import numpy as np
 import pytest
 
+from consentroid.verify.boxes import padded
 from consentroid.verify.kernels import add_fees, box_sums, classify, frame
+from consentroid.verify.stored_prices import clumps_of
 
 F = Fraction
 
@@ -33,10 +35,13 @@ def least_with_fees(y, w, prices, geometry, out_rows, in_rows, triples, fees, m)
         for j in range(len(y))
         if j not in tied and j not in out_rows
     )
-    for three, fee in zip(triples.tolist(), exact(fees)):
-        free = [j for j in three if j not in out_rows]
-        subsets = [some for n in range(len(free) + 1) for some in combinations(free, n)]
-        total += min(sum(values[j] for j in some) + (fee if len(some) > 1 else 0) for some in subsets)
+    free, costs = sorted(tied - set(out_rows)), exact(fees)
+    subsets = [set(some) for n in range(len(free) + 1) for some in combinations(free, n)]
+    total += min(
+        sum((values[j] for j in some), F(0))
+        + sum(fee for three, fee in zip(triples.tolist(), costs) if len(some & set(three)) > 1)
+        for some in subsets
+    )
     return F(total)
 
 
@@ -49,9 +54,13 @@ def test_fees_never_raise_a_minorant_too_far(scale: float) -> None:
         y = rng.normal(size=(n, d)) * scale + (1e5 * scale if trial % 3 == 0 else 0.0)
         w, prices = rng.uniform(0.1, 3.0, n), rng.uniform(0.0, 5.0, n) ** 2 * scale**2
         triples = rng.permutation(n)[: 3 * int(rng.integers(1, n // 3 + 1))].reshape(-1, 3)
+        if trial % 2:  # that share rows
+            few = rng.permutation(n)[: int(rng.integers(3, 7))]
+            triples = np.array([rng.permutation(few)[:3] for _ in range(rng.integers(1, 6))])
         fees = rng.choice([1e-3, 1.0, 10.0, 1e4], len(triples)) * scale**2
         site = np.zeros(n, dtype=np.int64)
-        site[triples[0]] = 1  # another site's rows, of which this triple is
+        for rows in clumps_of(triples):  # another site's rows, of which these triples are
+            site[list(rows)] = int(triples[0, 0] in rows)
         tied = np.zeros(n, dtype=bool)
         tied[triples.ravel()] = True
         corner = y[0] + rng.normal(size=d) * scale
@@ -65,7 +74,7 @@ def test_fees_never_raise_a_minorant_too_far(scale: float) -> None:
         out = np.zeros((2, 2 * (d + 2)))
         box_sums(y, w, prices, site, order, first, last, geometry, out)
         before = out[:, d + 1].copy()
-        add_fees(y, w, prices, site, triples, fees, geometry, out)
+        add_fees(y, w, prices, site, *padded(triples, fees), geometry, out)
         assert np.all(out[:, d + 1] >= before - 1e-12 * np.abs(before))
         helped += int(out[1, d + 1] > before[1] + 1e-9 * abs(before[1]))
         numbers = exact(out[0, : d + 2]), exact(out[1, : d + 2])

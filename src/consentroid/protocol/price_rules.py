@@ -42,7 +42,7 @@ from .messages import (
 TOLERANCE = 1e-8  # relative to the numbers compared; honest rounding stays orders of magnitude below
 COARSEST = 0.25  # of the domain, times the weight of all rows: no grid moves a sum further (site/grain.py)
 UNDERFLOW = 2e-290  # what sites add for it
-IN_TRIPLES = 1.0 / 3.0  # of the weight of all rows: a row is in one triple at most, which weighs as much as a row
+IN_TRIPLES = 1.0  # of the weight of all rows: there are no more triples than rows, and they weigh as much
 DIGEST = re.compile(r"[0-9a-f]{64}")
 Extent = tuple[Array, Array]
 

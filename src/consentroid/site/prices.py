@@ -37,6 +37,7 @@ from ..protocol.messages import (
 from .blocks import Blocks, neighbours
 from .box_memory import BoxMemory, Inherited, Remembered
 from .cloud import Cloud, fair_stride, first_prices
+from .clumps import MOST_TIED, FeesOfClumps
 from .columns import ColumnSets
 from .guard import N_GROUPS, Guard
 from .kernels.boxes import EPS, OFFSET, TINY, claim_boxes, examine_boxes
@@ -44,7 +45,7 @@ from .kernels.members import members_of
 from .kernels.triples import leave_out, trim_triples
 from .parallel import Pool, in_parallel
 from .price_files import SitePrices
-from .triples import Triples, where_two_gain
+from .triples import Triples
 
 
 def fewest_rows(weights: Array, of_rows: Array) -> Array:
@@ -179,12 +180,13 @@ class PricedRows:
         prices, centre, n = self._slot(request.slot), self._slot(request.centre), len(request.points)
         new, points, blocks = self.columns.room_for(request.kept, n), self.cloud.among(request.points), self.blocks
         dearest, sums = blocks.greatest(prices), np.empty((5, n))  # rows, costs, sizes, prices, prices of the centre
-        triples, fees = self.triples, self.triples.fees(request.slot)
+        triples, clumps = self.triples, self.triples.paying(request.slot)
 
         def work(first: int, last: int) -> None:
             members_of(self.y, self.weights, prices, centre, blocks.starts, blocks.low, blocks.high, dearest, points,
                        first, last, new, sums)  # fmt: skip
-            leave_out(self.y, self.weights, prices, centre, triples.rows, fees, points, first, last, new, sums)
+            leave_out(self.y, self.weights, prices, centre, clumps.rows, clumps.masks, clumps.fees, points, first, last,
+                      new, sums)  # fmt: skip
 
         in_parallel(work, n, self.pool, n * self.y.size // 4)
         self.columns.n_rows[len(self.columns) - n :] = sums[0]
@@ -211,14 +213,14 @@ class PricedRows:
         points = cloud.among(request.points)
         values, weights, offsets = cloud.trim(points, prices, self.pool)
         if cloud is self.cloud and len(self.triples):
-            rows, fees = self.triples.paying(request.slot)
-            centres, reach = where_two_gain(self.y[rows], prices[rows])
+            clumps = self.triples.paying(request.slot)
+            centres, reach = clumps.where_two_gain(self.y, prices)
 
             def work(first: int, last: int) -> None:
-                trim_triples(self.y, self.weights, prices, rows, fees, centres, reach, points, first, last, values,
-                             weights, offsets)  # fmt: skip
+                trim_triples(self.y, self.weights, prices, clumps.rows, clumps.masks, clumps.fees, centres, reach,
+                             points, first, last, values, weights, offsets)  # fmt: skip
 
-            in_parallel(work, len(points), self.pool, len(points) * rows.size)
+            in_parallel(work, len(points), self.pool, len(points) * clumps.rows.size)
         told = Trimmed(values, weights, offsets[:, : request.points.shape[1]])
         return self.guard.trimmed(request, told, fewest_rows(weights, cloud.w))
 
@@ -228,8 +230,8 @@ class PricedRows:
         prices, (n, n_features) = self._proving_slot(request.slot), request.lower.shape
         if request.slot != self.boxes.slot:
             self.boxes.forget(request.slot)
-        triples, fees = self.triples.paying(request.slot)
-        begin = Inherited.of([self._parent(int(parent), triples) for parent in request.parents])
+        clumps = self.triples.paying(request.slot)
+        begin = Inherited.of([self._parent(int(parent), clumps) for parent in request.parents])
         kept, kept_lengths = np.empty(len(begin.rows), np.int32), np.empty(n, np.int64)
         out = BoxSums(
             minorants=np.empty((n, n_features + 2)),
@@ -245,11 +247,11 @@ class PricedRows:
         def work(first: int, last: int) -> None:
             examine_boxes(self.y, self.weights, prices, request.lower, request.upper, request.held, request.steepness,
                           request.any_set, SHIFT, multiples, begin.rows, begin.starts, begin.lengths, begin.sums,
-                          triples, fees, begin.near, begin.near_starts, begin.near_lengths, first, last, kept,
-                          kept_lengths, out.minorants, out.insides, out.undecided, out.worth, out.cuts, out.scores,
-                          groups)  # fmt: skip
+                          clumps.rows, clumps.masks, clumps.fees, begin.near, begin.near_starts, begin.near_lengths,
+                          first, last, kept, kept_lengths, out.minorants, out.insides, out.undecided, out.worth,
+                          out.cuts, out.scores, groups)  # fmt: skip
 
-        in_parallel(work, n, self.pool, (len(begin.rows) + 3 * len(begin.near)) * n_features * 8)
+        in_parallel(work, n, self.pool, (len(begin.rows) + MOST_TIED * len(begin.near)) * n_features * 8)
         for b, key in enumerate(request.keys):
             self.boxes.keep(int(key), begin.remembered(b, kept, int(kept_lengths[b])))
         return self.guard.examined(request, out, groups, float(self.weights.sum()))
@@ -263,26 +265,26 @@ class PricedRows:
         cut_first = np.searchsorted(request.cut_box, np.arange(n + 1)).astype(np.int64)
         out = ClaimSums(np.empty((n, n_features + 2)), np.empty((n, n_features + 2)), np.empty(len(request.cut_box)))
         groups, blocks, dearest = np.empty((n, N_GROUPS)), self.blocks, self.blocks.greatest(prices)
-        triples, fees = self.triples.paying(request.slot)
+        clumps = self.triples.paying(request.slot)
         tied = np.zeros(len(self.y), np.bool_)
-        tied[triples.ravel()] = True
+        tied[clumps.tied] = True
 
         def work(first: int, last: int) -> None:
             claim_boxes(self.y, self.weights, prices, request.lower, request.upper, request.held, SHIFT, blocks.starts,
-                        blocks.low, blocks.high, dearest, triples, fees, tied, cut_first, request.cut_axis,
-                        request.cut_side, request.cut_at, request.cut_mu, first, last, out.minorants, out.insides,
-                        out.cuts, groups)  # fmt: skip
+                        blocks.low, blocks.high, dearest, clumps.rows, clumps.masks, clumps.fees, tied, cut_first,
+                        request.cut_axis, request.cut_side, request.cut_at, request.cut_mu, first, last, out.minorants,
+                        out.insides, out.cuts, groups)  # fmt: skip
 
         in_parallel(work, n, self.pool, n * self.y.size)
         return self.guard.claimed(request, out, groups)
 
-    def _parent(self, key: int, triples: NDArray[np.int64]) -> Remembered:
+    def _parent(self, key: int, clumps: FeesOfClumps) -> Remembered:
         """What a box begins with: its parent, if that is remembered, else all rows."""
         known = self.boxes.get(key)
         if known is not None:
             return known
-        rows = np.delete(np.arange(len(self.y), dtype=np.int32), triples.ravel())
-        return Remembered(rows, np.zeros(OFFSET + 2 * self.y.shape[1]), np.arange(len(triples), dtype=np.int32))
+        rows = np.delete(np.arange(len(self.y), dtype=np.int32), clumps.tied)
+        return Remembered(rows, np.zeros(OFFSET + 2 * self.y.shape[1]), np.arange(len(clumps), dtype=np.int32))
 
     # ------------------------------------------------------------------ what stays at the site
 

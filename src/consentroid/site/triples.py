@@ -7,12 +7,16 @@ is told are sums as before, in which triples count beside rows; which rows they 
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from ..core.arrays import Array
 from ..core.search import PARTLY
 from ..protocol.messages import ColumnSums, MakeColumns
+from .clumps import MOST_SHARED, MOST_TIED, Clump, Clumps, FeesOfClumps, joined, tied_together
 from .columns import ColumnSets
 from .kernels.triples import most_violated, two_or_more
 from .parallel import Pool, in_parallel
@@ -23,19 +27,14 @@ LEAST = 0.05  # by which the mixture must violate a triple
 MOST_COLUMNS = 4_000  # the heaviest
 MOST_SERVED = 2.0  # Σ z of a row, which a master serves about once: no other mixture keeps a site busy for long
 OFTEN = 2  # triples at a time with rows that are in the same columns
+TRIED = 4  # rows of these that are in a triple already, for one more
 Bits = NDArray[np.uint64]
-
-
-def where_two_gain(y: Array, prices: Array) -> tuple[Array, Array]:
-    """Centres of triples (T, 3, D), and the squared distance from them beyond which at most one row gains."""
-    centres = y.mean(axis=1)
-    reach = np.sqrt(((y - centres[:, None]) ** 2).sum(axis=2)) + np.sqrt(prices)
-    return centres, np.sort(reach, axis=1)[:, 1] ** 2 * (1.0 + 1e-12)
 
 
 class Triples:
     def __init__(self, weights: Array, pool: Pool) -> None:
         self.rows = np.empty((0, 3), np.int64)
+        self.clumps = Clumps.of(self.rows)
         self.columns = ColumnSets(np.empty(0), pool)  # which of them have two or more of the rows
         self.weight = float(weights.mean()) if len(weights) else 0.0  # of each triple, beside those of rows
         self.n_rows, self.pool = len(weights), pool
@@ -62,10 +61,9 @@ class Triples:
         """Σ φ of the triples of which each column has two or more rows; of no column, if there are no triples."""
         return self.columns.prices(self.prices(slot))
 
-    def paying(self, slot: int) -> tuple[NDArray[np.int64], Array]:
-        """Rows and fees of the triples that cost something."""
-        fees = self.fees(slot)
-        return self.rows[fees > 0.0], fees[fees > 0.0]
+    def paying(self, slot: int) -> FeesOfClumps:
+        """Clumps in which a triple costs something."""
+        return self.clumps.paying(self.fees(slot))
 
     # ------------------------------------------------------------------ columns
 
@@ -93,7 +91,7 @@ class Triples:
 
     def add(self, new: NDArray[np.int64], bits: Bits) -> None:
         rows = np.concatenate([self.rows, new])
-        self.rows, self.columns = rows, self._served(rows, bits)
+        self.rows, self.columns, self.clumps = rows, self._served(rows, bits), Clumps.of(rows)
 
     def _served(self, triples: NDArray[np.int64], bits: Bits) -> ColumnSets:
         """Columns with rows `bits` as sets of triples."""
@@ -105,38 +103,83 @@ class Triples:
         in_parallel(lambda a, b: two_or_more(bits, triples, a, b, out), len(bits), self.pool, 8 * bits.size)
 
     def _violated(self, z: Array, most: int, bits: Bits) -> NDArray[np.int64]:
-        """Rows of new triples, the most violated first; no row is in two."""
+        """Rows of new triples, the most violated first; clumps stay small."""
         used = np.flatnonzero((z > PARTLY) & (z < 1.0 - PARTLY))
         used = np.sort(used[np.argsort(-z[used], kind="stable")[:MOST_COLUMNS]])
         if self.n_rows > MOST_ROWS or len(used) < 3 or most < 1:
             return np.empty((0, 3), np.int64)
         members = np.unpackbits(bits[used].view(np.uint8), axis=1, bitorder="little")[:, : self.n_rows].T
-        free = np.ones(self.n_rows, np.bool_)
-        free[self.rows.ravel()] = False
-        rows = np.flatnonzero(
-            free & (members.sum(axis=1) >= 2) & (np.einsum("jc,c->j", members, z[used]) <= MOST_SERVED)
+        rows = np.flatnonzero((members.sum(axis=1) >= 2) & (np.einsum("jc,c->j", members, z[used]) <= MOST_SERVED))
+        _, some, of_row, counts = np.unique(
+            np.packbits(members[rows], axis=1), axis=0, return_index=True, return_inverse=True, return_counts=True
         )
-        patterns, of_row, counts = np.unique(members[rows], axis=0, return_inverse=True, return_counts=True)
+        patterns, of_row = members[rows[some]], of_row.ravel()
         if len(patterns) > MOST_PATTERNS:  # those of most rows
             common = np.sort(np.argsort(-counts, kind="stable")[:MOST_PATTERNS])
             place = np.full(len(patterns), -1)
             place[common] = np.arange(MOST_PATTERNS)
-            patterns, of_row = patterns[common], place[of_row.ravel()]
-        pairs = (patterns * z[used]) @ patterns.T.astype(float)
+            patterns, of_row = patterns[common], place[of_row]
+        sparse = csr_array(patterns, dtype=float)
+        pairs = (sparse * z[used]).tocsr() @ sparse.T
         n = len(patterns)
         partners, scores = np.zeros((n, 2), np.int64), np.zeros(n)
+        dense, holds = pairs.toarray(), np.ascontiguousarray(patterns).view(np.bool_)
 
         def work(first: int, last: int) -> None:
-            most_violated(pairs, patterns.view(np.bool_), z[used], first, last, LEAST, partners, scores)
+            most_violated(dense, holds, z[used], first, last, LEAST, partners, scores)
 
         in_parallel(work, n, self.pool, n**3)
-        waiting = [rows[of_row.ravel() == i].tolist() for i in range(n)]
-        times, chosen = np.zeros(n, np.int64), list[list[int]]()
+        order, ends = np.argsort(of_row, kind="stable"), np.searchsorted(np.sort(of_row), np.arange(n + 1))
+        waiting = [rows[order[ends[i] : ends[i + 1]]].tolist() for i in range(n)]
+        choice = Choice(self.rows.tolist(), min(most, max(self.n_rows - len(self), 0)))
         for i in np.argsort(-scores, kind="stable"):
-            three = [int(i), *partners[i].tolist()]
-            if scores[i] <= 0.0 or len(chosen) >= most:
+            if scores[i] <= 0.0 or choice.full:
                 break
-            if all(times[k] < OFTEN and waiting[k] for k in three):
-                times[three] += 1
-                chosen.append([waiting[k].pop(len(waiting[k]) // 2) for k in three])
-        return np.array(chosen, dtype=np.int64).reshape(-1, 3)
+            choice.take([int(i), *partners[i].tolist()], waiting)
+        return np.array(choice.chosen, dtype=np.int64).reshape(-1, 3)
+
+
+class Choice:
+    """Triples of rows, chosen by their patterns one after the other so that clumps stay small: rows that are in no
+    triple first."""
+
+    def __init__(self, known: list[list[int]], most: int) -> None:
+        self._most, self.chosen = most, list[list[int]]()
+        self._clump_of = tied_together(known)
+        self._known = {frozenset(three) for three in known}
+        self._times: dict[int, int] = {}
+
+    @property
+    def full(self) -> bool:
+        return len(self.chosen) >= self._most
+
+    def take(self, patterns: list[int], rows: list[list[int]]) -> None:
+        if any(self._times.get(k, 0) >= OFTEN for k in patterns):
+            return
+        three = self._rows([rows[k] for k in patterns])
+        if three is None:
+            return
+        for k in patterns:
+            self._times[k] = self._times.get(k, 0) + 1
+        self.chosen.append(three)
+        self._known.add(frozenset(three))
+        whole = self._joined(three)
+        whole.triples.append(-1)
+        self._clump_of.update(dict.fromkeys(whole.rows, whole))
+
+    def _rows(self, candidates: list[list[int]]) -> list[int] | None:
+        """One of each, if their clump is not too large and they are no triple already."""
+        free = [next((j for j in some if j not in self._clump_of), None) for some in candidates]
+        if None not in free:
+            return [j for j in free if j is not None]
+        options = [some[:TRIED] if one is None else [one] for one, some in zip(free, candidates, strict=True)]
+        for three in product(*options):
+            whole = self._joined(list(three))
+            small = len(whole.rows) <= MOST_TIED and len(whole.triples) < MOST_SHARED
+            if small and frozenset(three) not in self._known:
+                return list(three)
+        return None
+
+    def _joined(self, three: list[int]) -> Clump:
+        parts = {id(self._clump_of[j]): self._clump_of[j] for j in three if j in self._clump_of}
+        return joined(list(parts.values()), three)

@@ -32,7 +32,7 @@ from ..certificate.document import (
 from ..core.arrays import Array
 from ..core.errors import CertificateInvalid
 from .kernels import FLOOR, UNIT, add_fees, box_sums, classify, cut_sums, frame, least_value, worst_excess
-from .stored_prices import StoredPrices
+from .stored_prices import StoredPrices, clumps_of
 
 CLAIM_LIMIT = 1e-9  # relative: a claim that the rows miss by more is false, by less is rounding
 
@@ -54,8 +54,9 @@ class PriceVector:
     """Prices of these rows in one leaf, and fees of triples of them; each triple's rows are of one site."""
 
     rows: Array  # (n,)
-    triples: NDArray[np.int64]  # (T, 3) places among the rows
-    fees: Array  # (T,) all positive
+    clumps: NDArray[np.int64]  # (C, R) places among the rows of triples that hang together, −1 where they are fewer
+    masks: NDArray[np.int64]  # (C, Q) a bit for each of these that a triple has
+    fees: Array  # (C, Q) 0 where triples are fewer
     tied: NDArray[np.bool_]  # (n,) whether a row is in one of them
 
     @classmethod
@@ -69,7 +70,21 @@ class PriceVector:
         three = np.concatenate([*triples, np.empty((0, 3), np.int64)])
         tied = np.zeros(len(rows), np.bool_)
         tied[three.ravel()] = True
-        return cls(rows, three, np.concatenate([*fees, np.empty(0)]), tied)
+        return cls(rows, *padded(three, np.concatenate([*fees, np.empty(0)])), tied)
+
+
+def padded(triples: NDArray[np.int64], fees: Array) -> tuple[NDArray[np.int64], NDArray[np.int64], Array]:
+    """Clumps, masks and fees of triples."""
+    found = clumps_of(triples)
+    n_rows, n_triples = (max((len(part) for part in parts), default=0) for parts in (found, found.values()))
+    clumps = np.full((len(found), n_rows), -1, np.int64)
+    masks, due = np.zeros((len(found), n_triples), np.int64), np.zeros((len(found), n_triples))
+    for c, (rows, numbers) in enumerate(found.items()):
+        clumps[c, : len(rows)] = rows
+        for t, number in enumerate(numbers):
+            masks[c, t] = sum(1 << rows.index(j) for j in triples[number].tolist())
+            due[c, t] = fees[number]
+    return clumps, masks, due
 
 
 @dataclass(frozen=True)
@@ -288,7 +303,8 @@ class CellCheck:
         frame(self.box[0], self.box[1], self.cell, self.inner, self.shift, self.frame)
         self._classify()
         box_sums(rows.y, rows.w, self.prices, rows.site, self.order, self.first, self.last, self.frame, self.own)
-        add_fees(rows.y, rows.w, self.prices, rows.site, self.vector.triples, self.vector.fees, self.frame, self.own)
+        add_fees(rows.y, rows.w, self.prices, rows.site, self.vector.clumps, self.vector.masks, self.vector.fees,
+                 self.frame, self.own)  # fmt: skip
         self.numbers[rows.sites] = self.own
         if claims is None:
             return

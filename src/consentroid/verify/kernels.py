@@ -163,32 +163,46 @@ def box_sums(
 
 @compiled
 def add_fees(
-    y: Array, w: Array, prices: Array, site: Order, triples: Order, fees: Array, box: Array, out: Array
+    y: Array, w: Array, prices: Array, site: Order, clumps: Order, masks: Order, fees: Array, box: Array, out: Array
 ) -> None:
-    """Add to the minorants' C what fees add to f at least, anywhere in the box: for each triple the lesser of its fee
-    and all that its rows gain but for the one that gains most; a row gains w max(0, −ψ), at least where ψ is greatest.
-    With S the rows that f takes, the three contribute Σ_S w ψ + fee [two or more in S], which is no less than
-    Σ w min(0, ψ) and that."""
+    """Add to the minorants' C what fees add to f at least, anywhere in the box. With S the rows that f takes, a clump's
+    rows contribute Σ_S w ψ and the fees of all triples with two or more rows in S, which is no less than Σ w min(0, ψ)
+    and the least, over all sets, of what rows beside it gain and of such fees. A row gains w max(0, −ψ), at least where
+    ψ is greatest, and that least grows with every gain."""
     n_features = y.shape[1]
     width = n_features + 2
     centre, half, linear, square = box[0], box[1], box[2], box[3]
     small = (2 * n_features + 16) * UNIT
-    for t in range(len(triples)):
-        together, most = 0.0, 0.0
-        for i in range(3):
-            j = triples[t, i]
-            at, rise = 0.0, 0.0
+    gains, most = np.empty(clumps.shape[1]), clumps.shape[1] + masks.shape[1] + 8.0
+    for c in range(len(clumps)):
+        size = 0
+        for i in range(clumps.shape[1]):
+            j, at, rise = clumps[c, i], 0.0, 0.0
+            if j < 0:
+                break
             for d in range(n_features):
                 u = abs(y[j, d] - centre[d])
                 at += u * u
                 rise += half[d] * (square[d] * half[d] + 2.0 * linear[d] * u)
             gain = w[j] * (((prices[j] - at) - rise) - small * (at + prices[j] + rise + FLOOR)) - FLOOR
-            if gain > 0.0:
-                together += gain
-                most = max(most, gain)
-        due = min(fees[t], (together - most) - 8.0 * UNIT * together)
+            gains[i] = max(gain, 0.0)
+            size += 1
+        due = np.inf
+        for chosen in range(1 << size):
+            loss = 0.0
+            for i in range(size):
+                if not chosen & (1 << i):
+                    loss += gains[i]
+            if loss >= due:
+                continue
+            for t in range(masks.shape[1]):
+                both = chosen & masks[c, t]
+                if both & (both - 1) != 0:
+                    loss += fees[c, t]
+            due = min(due, loss)
+        due *= 1.0 - 2.0 * most * UNIT
         if due > 0.0:
-            k = site[triples[t, 0]]
+            k = site[clumps[c, 0]]
             before = out[k, width - 1]
             out[k, width - 1] = before + due - 4.0 * UNIT * (abs(before) + due)
 

@@ -21,6 +21,7 @@ from .pairs import StoredPairs, checked, kinds
 
 HEADER = 4096  # bytes of a numpy header, at most
 MOST = 1e300
+MOST_TIED, MOST_SHARED = 8, 16  # rows and triples that hang together
 # a file, its arrays by their names, or prices alone
 PriceSource = Path | str | Mapping[str, ArrayLike] | ArrayLike
 
@@ -32,7 +33,7 @@ class PricesUnknown(Exception):
 @dataclass(frozen=True)
 class StoredPrices:
     rows: Array  # (L, n) λ ≥ 0
-    triples: NDArray[np.int64]  # (T, 3) places of rows, none twice
+    triples: NDArray[np.int64]  # (T, 3) places of rows
     fees: Array  # (L, T) φ ≥ 0
 
 
@@ -51,8 +52,8 @@ def stored_prices(certificate: Certificate, name: str, source: PriceSource | Non
         n_vectors = 4 * max(len(certificate.leaves), 1)
         prices = _read(source, "prices", 8 * n_vectors * n_rows, "<f8")
         if _holds(source, "triples"):
-            triples = _read(source, "triples", 8 * n_rows, "<i8")
-            fees = _read(source, "fees", 8 * n_vectors * (n_rows // 3), "<f8")
+            triples = _read(source, "triples", 3 * 8 * n_rows, "<i8")
+            fees = _read(source, "fees", 8 * n_vectors * n_rows, "<f8")
     else:
         prices = np.array(source, dtype=float)
     if price_digest(prices, triples, fees) != certificate.price_files[name]:
@@ -101,18 +102,35 @@ def stored_pairs(certificate: Certificate, name: str, source: PriceSource | None
 
 
 def _check_triples(name: str, triples: NDArray[np.int64], fees: Array, shape: tuple[int, int]) -> None:
-    """A fee is paid at most once only for three different rows, and each triple decides for itself only if no row is in
-    another."""
+    """A fee is paid at most once only for three different rows; each clump decides for itself, over all its subsets,
+    so none may be large."""
     n_vectors, n_rows = shape
     whole = triples.dtype.kind == "i" and triples.shape == (len(triples), 3)
     if not whole or fees.shape != (n_vectors, len(triples)):
         raise CertificateInvalid(f"site '{name}': triples of the shape {triples.shape} with fees of {fees.shape}")
     if len(triples) and not (triples.min() >= 0 and triples.max() < n_rows):
         raise CertificateInvalid(f"site '{name}': a triple names a row that is not there")
-    if len(np.unique(triples)) != triples.size:
-        raise CertificateInvalid(f"site '{name}': a row is in two triples, or twice in one")
+    if np.any(np.diff(np.sort(triples, axis=1), axis=1) == 0):
+        raise CertificateInvalid(f"site '{name}': a row is twice in a triple")
+    if any(len(numbers) > MOST_SHARED for numbers in clumps_of(triples).values()):
+        raise CertificateInvalid(f"site '{name}': more than {MOST_SHARED} triples hang together")
     if not np.all((fees >= 0.0) & (fees <= MOST)):
         raise CertificateInvalid(f"site '{name}': a fee is negative or no number")
+
+
+def clumps_of(triples: NDArray[np.int64]) -> dict[tuple[int, ...], list[int]]:
+    """Rows of triples that hang together, with the numbers of these; each row is in one clump. Refuted where it grows
+    too large."""
+    clump: dict[int, list[int]] = {}
+    for three in triples.tolist():
+        rows = sorted({row for j in three for row in clump.get(j, [j])})
+        if len(rows) > MOST_TIED:
+            raise CertificateInvalid(f"more than {MOST_TIED} rows of triples hang together")
+        clump.update(dict.fromkeys(rows, rows))
+    found: dict[tuple[int, ...], list[int]] = {}
+    for number, three in enumerate(triples.tolist()):
+        found.setdefault(tuple(clump[three[0]]), []).append(number)
+    return found
 
 
 def _holds(path: Path | str, name: str) -> bool:

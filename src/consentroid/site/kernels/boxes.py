@@ -173,13 +173,13 @@ def frame(lo, hi, held, shift, centre, half, theta):
 
 @entry
 def examine_boxes(
-    y, w, lam, lower, upper, held, steepness, any_set, shift, multiples, rows, starts, lengths, all_sums, triples, fees,
-    near, near_starts, near_lengths, first, last, kept_rows, kept_lengths, minorants, insides, undecided, worth, cuts,
-    scores, groups,
+    y, w, lam, lower, upper, held, steepness, any_set, shift, multiples, rows, starts, lengths, all_sums, clumps, masks,
+    fees, near, near_starts, near_lengths, first, last, kept_rows, kept_lengths, minorants, insides, undecided, worth,
+    cuts, scores, groups,
 ):  # fmt: skip
     """Boxes first..last: `rows[starts[b]:][:lengths[b]]` are the rows undecided in the parent, `all_sums[b]` its
-    in-sums; both become this box's own (`kept_rows` at the same place). So do the `triples` near it, whose rows are not
-    among them.
+    in-sums; both become this box's own (`kept_rows` at the same place). So do the `clumps` of triples near it, whose
+    rows are not among them.
 
     With `any_set` every row is treated as undecided: the sums then bound Σ_S w (|y − m|² − λ) for all sets S whose mean
     m lies in the box, since a row contributes ψ_j or nothing."""
@@ -187,7 +187,7 @@ def examine_boxes(
     centre, half, theta = np.empty(n_features), np.empty(n_features), np.empty(n_features)
     most = 0
     for b in range(first, last):
-        most = max(most, lengths[b] + 3 * near_lengths[b])
+        most = max(most, lengths[b] + clumps.shape[1] * near_lengths[b])
     a, kept = np.empty(most), np.empty(most, np.int32)
     for b in range(first, last):
         lo, hi, sums = lower[b], upper[b], all_sums[b]
@@ -200,9 +200,10 @@ def examine_boxes(
             left = classify(y, w, lam, lo, hi, centre, rows[starts[b] :], lengths[b], sums, a, kept)
         kept_rows[starts[b] : starts[b] + left] = kept[:left]
         kept_lengths[b] = left
-        left, near_lengths[b] = near_rows(y, lam, lo, hi, triples, close, near_lengths[b], any_set, kept, left, a)
+        left, near_lengths[b] = near_rows(y, lam, lo, hi, clumps, close, near_lengths[b], any_set, kept, left, a)
         active = minorant(y, w, lam, centre, half, theta, kept, left, sums, minorants[b])
-        minorants[b, 1 + n_features] += fees_due(y, w, lam, centre, half, theta, triples, fees, close, near_lengths[b])
+        due = fees_due(y, w, lam, centre, half, theta, clumps, masks, fees, close, near_lengths[b])
+        minorants[b, 1 + n_features] += due
         inside(sums, n_features, insides[b])
         weight, profit = 0.0, 0.0
         for r in range(left):
@@ -216,8 +217,8 @@ def examine_boxes(
 
 @entry
 def claim_boxes(
-    y, w, lam, lower, upper, held, shift, starts, low, high, dearest, triples, fees, tied, cut_first, cut_axis,
-    cut_side, cut_at, cut_mu, first, last, minorants, insides, cuts, groups,
+    y, w, lam, lower, upper, held, shift, starts, low, high, dearest, clumps, masks, fees, tied, cut_first,
+    cut_axis, cut_side, cut_at, cut_mu, first, last, minorants, insides, cuts, groups,
 ):  # fmt: skip
     """The claims of boxes first..last from all rows; the cuts of box b are cut_first[b]..cut_first[b + 1].
 
@@ -226,7 +227,7 @@ def claim_boxes(
     n_features = y.shape[1]
     centre, half, theta = np.empty(n_features), np.empty(n_features), np.empty(n_features)
     a, kept, sums = np.empty(len(y)), np.empty(len(y), np.int32), np.empty(OFFSET + 2 * n_features)
-    rows, close, safe = np.empty(len(y), np.int32), np.empty(len(triples), np.int32), 1.0 - (n_features + 4) * EPS
+    rows, close, safe = np.empty(len(y), np.int32), np.empty(len(clumps), np.int32), 1.0 - (n_features + 4) * EPS
     for b in range(first, last):
         lo, hi = lower[b], upper[b]
         frame(lo, hi, held[b], shift, centre, half, theta)
@@ -244,11 +245,11 @@ def claim_boxes(
                     rows[near] = j
                     near += 1
         left = classify(y, w, lam, lo, hi, centre, rows, near, sums, a, kept)
-        for t in range(len(triples)):
-            close[t] = t
-        left, n_close = near_rows(y, lam, lo, hi, triples, close, len(triples), False, kept, left, a)
+        for c in range(len(clumps)):
+            close[c] = c
+        left, n_close = near_rows(y, lam, lo, hi, clumps, close, len(clumps), False, kept, left, a)
         active = minorant(y, w, lam, centre, half, theta, kept, left, sums, minorants[b])
-        minorants[b, 1 + n_features] += fees_due(y, w, lam, centre, half, theta, triples, fees, close, n_close)
+        minorants[b, 1 + n_features] += fees_due(y, w, lam, centre, half, theta, clumps, masks, fees, close, n_close)
         inside(sums, n_features, insides[b])
         describe_groups(left, active, sums, groups[b])
         for i in range(cut_first[b], cut_first[b + 1]):

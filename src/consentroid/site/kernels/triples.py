@@ -5,12 +5,13 @@ A clustering has at most one cluster with two or more of the three rows, so fees
     opt ≥ Σ_j w_j λ_j − Σ_T φ_T + Σ_cells count · min_{m in cell} f(m),
     f(m) = min_S Σ_{j in S} w_j (|y_j − m|² − λ_j) + Σ_T φ_T [two or more of T are in S]       for any λ, φ ≥ 0
 
-(subset-row inequalities; Jepsen, Petersen, Spoorendonk, Pisinger 2008). A row is in one triple at most, so each decides
-for itself: with the gains g = max(0, w (λ − |y − m|²)) of its three rows it adds to f, beside what the rows add alone,
+(subset-row inequalities; Jepsen, Petersen, Spoorendonk, Pisinger 2008). Triples that share rows make a clump
+(`clumps.py`), and each clump decides for itself: with the gains g = max(0, w (λ − |y − m|²)) of its rows it adds to f,
+beside what the rows add alone,
 
-    min(φ, Σ g − max g),
+    h(g) = min_S  Σ_{j not in S} g_j + Σ_T φ_T [two or more of T in S],
 
-and takes only the row that gains most where the fee is more than the others gain.
+for a single triple min(φ, Σ g − max g), and leaves out the rows that are not in the best S.
 """
 
 from __future__ import annotations
@@ -26,59 +27,79 @@ MOST_NEAR = 200  # patterns compared with one: whoever chooses z cannot make a s
 
 @kernel
 def gains_at(y, w, lam, rows, m, gains):
-    """Gains of a triple's rows; returns which is the greatest, and Σ of the others."""
-    total, best = 0.0, 0
-    for i in range(3):
+    """Gains of a clump's rows; returns how many rows there are."""
+    for i in range(len(rows)):
         j, squared = rows[i], 0.0
+        if j < 0:
+            return i
         for d in range(len(m)):
             squared += (y[j, d] - m[d]) ** 2
         gains[i] = w[j] * (lam[j] - squared) if squared < lam[j] else 0.0
-        total += gains[i]
-        best = i if gains[i] > gains[best] else best
-    others = 0.0
-    for i in range(3):
-        others += gains[i] if i != best else 0.0
-    return best, others
+    return len(rows)
+
+
+@kernel
+def least_loss(gains, n, masks, fees):
+    """h, and a bit for each row that is served: the least, over all sets of rows, of what those left out would gain and
+    of the fees for two or more of a triple. All terms are positive: rounding loses a few units of h."""
+    some, smallest, least = 0, np.inf, 0.0
+    for i in range(n):
+        if gains[i] > 0.0:
+            some |= 1 << i
+            smallest = min(smallest, gains[i])
+    for t in range(len(masks)):
+        two = masks[t] & some
+        least += fees[t] if two & (two - 1) else 0.0
+    served, subset = some, some
+    while subset > 0 and least > smallest:  # else no row is worth leaving out
+        subset = (subset - 1) & some
+        loss = 0.0
+        for i in range(n):
+            loss += gains[i] if ((some & ~subset) >> i) & 1 else 0.0
+        if loss < least:
+            for t in range(len(masks)):
+                two = masks[t] & subset
+                loss += fees[t] if two & (two - 1) else 0.0
+            if loss < least:
+                least, served = loss, subset
+    return least, served
 
 
 @entry
-def trim_triples(y, w, lam, triples, fees, centres, reach, points, first, last, values, weights, offsets):
+def trim_triples(y, w, lam, clumps, masks, fees, centres, reach, points, first, last, values, weights, offsets):
     """What fees change in f, weight and offset of points first..last (`trim_step`): nothing at a squared distance of
-    `reach` from the triple's centre, where no two rows gain."""
-    gains = np.empty(3)
+    `reach` from a clump's centre, where no two rows gain."""
+    gains = np.empty(clumps.shape[1])
     for p in range(first, last):
         m = points[p]
-        for t in range(len(triples)):
+        for c in range(len(clumps)):
             apart = 0.0
             for d in range(len(m)):
-                apart += (m[d] - centres[t, d]) ** 2
-            if apart >= reach[t]:
+                apart += (m[d] - centres[c, d]) ** 2
+            if apart >= reach[c]:
                 continue
-            best, others = gains_at(y, w, lam, triples[t], m, gains)
-            if others >= fees[t]:
-                values[p] += fees[t]
-                continue
-            values[p] += others
-            for i in range(3):
-                j = triples[t, i]
-                if i != best and gains[i] > 0.0:
+            n = gains_at(y, w, lam, clumps[c], m, gains)
+            loss, served = least_loss(gains, n, masks[c], fees[c])
+            values[p] += loss
+            for i in range(n):
+                j = clumps[c, i]
+                if gains[i] > 0.0 and not (served >> i) & 1:
                     weights[p] -= w[j]
                     for d in range(len(m)):
                         offsets[p, d] -= w[j] * (y[j, d] - m[d])
 
 
 @entry
-def leave_out(y, w, lam, centre, triples, fees, points, first, last, bits, sums):
-    """Rows that are not worth their fee leave the columns first..last and their sums (`members_of`)."""
-    gains = np.empty(3)
+def leave_out(y, w, lam, centre, clumps, masks, fees, points, first, last, bits, sums):
+    """Rows that are not worth their fees leave the columns first..last and their sums (`members_of`)."""
+    gains = np.empty(clumps.shape[1])
     for p in range(first, last):
-        for t in range(len(triples)):
-            best, others = gains_at(y, w, lam, triples[t], points[p], gains)
-            if others >= fees[t]:
-                continue
-            for i in range(3):
-                j = triples[t, i]
-                if i != best and gains[i] > 0.0:
+        for c in range(len(clumps)):
+            n = gains_at(y, w, lam, clumps[c], points[p], gains)
+            _, served = least_loss(gains, n, masks[c], fees[c])
+            for i in range(n):
+                j = clumps[c, i]
+                if gains[i] > 0.0 and not (served >> i) & 1:
                     bits[p, j >> 6] &= ~(ONE << np.uint64(j & 63))
                     sums[0, p] -= 1.0
                     sums[1, p] -= w[j] * lam[j] - gains[i]
@@ -133,16 +154,18 @@ def most_violated(pairs, members, z, first, last, least, partners, scores):
 
 
 @kernel
-def near_rows(y, lam, lo, hi, triples, near, n, every, kept, left, a):
-    """Rows of the triples near[:n] that are not out of the box go behind kept[:left] (least distances into `a`), as
-    undecided rows: a fee may be more than they gain. Triples without such a row are dropped from `near`. With `every`
-    no row is out. Returns how many rows there are now, and triples."""
+def near_rows(y, lam, lo, hi, clumps, near, n, every, kept, left, a):
+    """Rows of the clumps near[:n] that are not out of the box go behind kept[:left] (least distances into `a`), as
+    undecided rows: a fee may be more than they gain. Clumps without such a row are dropped from `near`. With `every`
+    no row is out. Returns how many rows there are now, and clumps."""
     n_features, close = len(lo), 0
     safe = 1.0 - (n_features + 4) * EPS
-    for t in range(n):
+    for c in range(n):
         found = False
-        for i in range(3):
-            j, least = triples[near[t], i], 0.0
+        for i in range(clumps.shape[1]):
+            j, least = clumps[near[c], i], 0.0
+            if j < 0:
+                break
             for d in range(n_features):
                 outside = max(max(lo[d] - y[j, d], y[j, d] - hi[d]), 0.0)
                 least += outside * outside
@@ -151,28 +174,29 @@ def near_rows(y, lam, lo, hi, triples, near, n, every, kept, left, a):
                 left += 1
                 found = True
         if found:
-            near[close] = near[t]
+            near[close] = near[c]
             close += 1
     return left, close
 
 
 @kernel
-def fees_due(y, w, lam, centre, half, theta, triples, fees, near, n):
-    """A lower bound on what the fees of the triples near[:n] add to f anywhere in the box, rounded down: a row gains at
-    least −P, where P is the greatest value of its ψ there (`boxes.py`)."""
-    n_features = len(centre)
-    small, total = (4 * n_features + 16) * EPS, 0.0
-    for t in range(n):
-        gained, most = 0.0, 0.0
-        for i in range(3):
-            j = triples[near[t], i]
-            at, rise = 0.0, 0.0
+def fees_due(y, w, lam, centre, half, theta, clumps, masks, fees, near, n):
+    """A lower bound on what the fees of the clumps near[:n] add to f anywhere in the box, rounded down: a row gains at
+    least −P, where P is the greatest value of its ψ there (`boxes.py`), and h grows with every gain."""
+    n_features, total = len(centre), 0.0
+    small, gains = (4 * n_features + 16) * EPS, np.empty(clumps.shape[1])
+    for c in range(n):
+        rows, n_rows = clumps[near[c]], 0
+        for i in range(len(rows)):
+            j, at, rise = rows[i], 0.0, 0.0
+            if j < 0:
+                break
             for d in range(n_features):
                 u = abs(y[j, d] - centre[d])
                 at += u * u
                 rise += half[d] * ((1.0 - 2.0 * theta[d]) * half[d] + 2.0 * (1.0 - theta[d]) * u)
-            gain = w[j] * max((lam[j] - at) - rise - small * (lam[j] + at + rise), 0.0)
-            gained += gain
-            most = max(most, gain)
-        total += min(fees[near[t]], max(gained - most - 8.0 * EPS * gained, 0.0))
-    return total * (1.0 - (n + 8.0) * 2.0 * EPS)
+            gains[i] = w[j] * max((lam[j] - at) - rise - small * (lam[j] + at + rise), 0.0) * (1.0 - 4.0 * EPS)
+            n_rows += 1
+        loss, _ = least_loss(gains, n_rows, masks[near[c]], fees[near[c]])
+        total += loss
+    return total * (1.0 - (n + 32.0) * 2.0 * EPS)
