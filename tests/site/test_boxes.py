@@ -29,7 +29,7 @@ class Site:
     w: list
     prices: list
     triples: list = field(default_factory=list)  # three rows and a fee
-    clumps: list = field(default_factory=list)  # rows of triples that hang together, where one has a fee
+    clumps: list = field(default_factory=list)  # rows of triples that hang together, all with a fee
 
     @classmethod
     def of(cls, y: np.ndarray, w: np.ndarray, prices: np.ndarray, guard: Guard | None = None) -> Site:
@@ -89,7 +89,7 @@ def with_triples(rng: np.random.Generator, site: Site) -> Site:
     triples.slots[1] = rng.choice([0.0, 1e-3, 0.3, 1.0, 1e3], len(rows)) * max(site.priced.slots[1].max(), 1e-9)
     fees = exact(triples.fees(1))
     site.triples = [(three.tolist(), fee) for three, fee in zip(rows, fees) if fee > 0]
-    site.clumps = [tied for tied, numbers in clumps_of(rows).items() if any(fees[t] > 0 for t in numbers)]
+    site.clumps = list(clumps_of(rows[[fee > 0 for fee in fees]]))
     return site
 
 

@@ -139,7 +139,7 @@ def test_the_triple_that_a_mixture_violates_is_found_once() -> None:
     assert found.found == 1.0
     assert sorted(rows.triples.rows[0].tolist()) == [j for j in range(4) if rows.y[j, 0] < 9.0]
     np.testing.assert_array_equal(found.overlaps, np.diag([0.0, 0.0, 0.0, 0.0]) + np.pad(np.ones((3, 3)), (0, 1)))
-    assert rows.find_triples(FindTriples(z, 10)).found == 0.0  # no row is in two
+    assert rows.find_triples(FindTriples(z, 10)).found == 0.0  # it is there already
     before = rows.total(0)
     rows.move(MovePrices(1, 0, 0.1, z))
     np.testing.assert_allclose(rows.triples.fees(1), [0.1 * 0.5])  # Σ z = 1.5 of the columns with two
@@ -183,15 +183,31 @@ def test_clumps_are_what_the_checker_takes_them_for() -> None:
     random = np.random.default_rng(3)
     for _ in range(50):
         triples = np.array([random.permutation(14)[:3] for _ in range(random.integers(1, 4))])
-        ours, fees = clumps.Clumps.of(triples), random.choice([0.0, 1.0], len(triples))
-        expected = clumps_of(triples)
+        fees = random.choice([0.0, 1.0, 2.0], len(triples))
+        ours, expected = clumps.Clumps.of(triples, fees), clumps_of(triples[fees > 0.0])
         assert {tuple(sorted(row for row in one if row >= 0)) for one in ours.rows.tolist()} == set(expected)
-        for one, masks, numbers in zip(ours.rows, ours.masks, ours.numbers):
-            told = {t: {int(one[i]) for i in range(8) if mask >> i & 1} for t, mask in zip(numbers, masks) if t >= 0}
-            assert told == {t: set(triples[t].tolist()) for t in expected[tuple(sorted(one[one >= 0].tolist()))]}
-        paying = ours.paying(fees)
-        assert len(paying) == sum(fees[numbers].any() for numbers in expected.values())
-        assert paying.fees.sum() == fees.sum()
+        told = [
+            (sorted(int(one[i]) for i in range(len(one)) if mask >> i & 1), fee)
+            for one, masks, due in zip(ours.rows, ours.masks.tolist(), ours.fees.tolist())
+            for mask, fee in zip(masks, due)
+            if mask
+        ]
+        assert sorted(told) == sorted((sorted(three), fee) for three, fee in zip(triples.tolist(), fees) if fee > 0)
+
+
+def test_triples_of_which_nothing_came_make_room() -> None:
+    rows, z = odd_cycle()
+    rows.find_triples(FindTriples(z, 10))
+    rows.move(MovePrices(1, 0, 0.1, z))
+    assert rows.find_triples(FindTriples(z, 10)).found == 0.0  # it has its fee, and is there already
+    rows.move(MovePrices(2, 1, 1.0, np.array([0.2, 0.2, 0.2, 1.0])))
+    rows.move(MovePrices(3, 2, 0.0, z))
+    assert not rows.triples.fees(3).any()
+    assert rows.find_triples(FindTriples(z, 10)).found == 1.0
+    assert rows.triples.active.tolist() == [False, True]
+    assert rows.triples.fees(1)[0] > 0.0  # what was proven with it stays
+    rows.move(MovePrices(4, 1, 0.1, z))
+    assert rows.triples.fees(4)[0] == 0.0 < rows.triples.fees(4)[1]
 
 
 def test_rows_in_no_triple_come_first_and_clumps_stay_small() -> None:

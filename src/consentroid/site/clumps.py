@@ -15,36 +15,25 @@ MOST_SHARED = 16  # triples of a clump
 
 @dataclass(frozen=True)
 class Clumps:
-    rows: NDArray[np.int64]  # (C, MOST_TIED), −1 where there are fewer
-    masks: NDArray[np.int64]  # (C, MOST_SHARED) a bit for each row that a triple has; 0 where there are fewer
-    numbers: NDArray[np.int64]  # (C, MOST_SHARED) of the triples, −1
+    rows: NDArray[np.int64]  # (C, R), −1 where there are fewer
+    masks: NDArray[np.int64]  # (C, Q) a bit for each of these rows that a triple has; 0 where there are fewer
+    fees: Array  # (C, Q)
 
     @classmethod
-    def of(cls, triples: NDArray[np.int64]) -> Clumps:
+    def of(cls, triples: NDArray[np.int64], fees: Array) -> Clumps:
+        """Those of the triples that cost something."""
+        triples, fees = triples[fees > 0.0], fees[fees > 0.0]
         clumps = list({id(clump): clump for clump in tied_together(triples.tolist()).values()}.values())
-        rows = np.full((len(clumps), MOST_TIED), -1, np.int64)
-        masks, numbers = np.zeros((len(clumps), MOST_SHARED), np.int64), np.full((len(clumps), MOST_SHARED), -1)
+        n_rows = max((len(clump.rows) for clump in clumps), default=0)
+        n_triples = max((len(clump.triples) for clump in clumps), default=0)
+        rows = np.full((len(clumps), n_rows), -1, np.int64)
+        masks, due = np.zeros((len(clumps), n_triples), np.int64), np.zeros((len(clumps), n_triples))
         for c, clump in enumerate(clumps):
             rows[c, : len(clump.rows)] = clump.rows
             place = {row: i for i, row in enumerate(clump.rows)}
             masks[c, : len(clump.triples)] = [sum(1 << place[j] for j in triples[t].tolist()) for t in clump.triples]
-            numbers[c, : len(clump.triples)] = clump.triples
-        return cls(rows, masks, numbers)
-
-    def paying(self, fees: Array) -> FeesOfClumps:
-        """Those in which a triple costs something."""
-        due = np.append(fees, 0.0)[self.numbers]
-        some = due.any(axis=1)
-        return FeesOfClumps(self.rows[some], self.masks[some], due[some])
-
-
-@dataclass(frozen=True)
-class FeesOfClumps:
-    """What kernels take; fees that are 0 cost nothing."""
-
-    rows: NDArray[np.int64]
-    masks: NDArray[np.int64]
-    fees: Array
+            due[c, : len(clump.triples)] = fees[clump.triples]
+        return cls(rows, masks, due)
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -60,7 +49,8 @@ class FeesOfClumps:
         points = y[self.rows]
         centres = np.where(there[:, :, None], points, 0.0).sum(axis=1) / np.maximum(there.sum(axis=1), 1)[:, None]
         reach = np.sqrt(((points - centres[:, None]) ** 2).sum(axis=2)) + np.sqrt(prices[self.rows])
-        return centres, np.sort(np.where(there, reach, 0.0), axis=1)[:, -2] ** 2 * (1.0 + 1e-12)
+        second = np.sort(np.where(there, reach, 0.0), axis=1)[:, -2] if len(self) else np.empty(0)
+        return centres, second**2 * (1.0 + 1e-12)
 
 
 @dataclass

@@ -112,10 +112,11 @@ def _check_triples(name: str, triples: NDArray[np.int64], fees: Array, shape: tu
         raise CertificateInvalid(f"site '{name}': a triple names a row that is not there")
     if np.any(np.diff(np.sort(triples, axis=1), axis=1) == 0):
         raise CertificateInvalid(f"site '{name}': a row is twice in a triple")
-    if any(len(numbers) > MOST_SHARED for numbers in clumps_of(triples).values()):
-        raise CertificateInvalid(f"site '{name}': more than {MOST_SHARED} triples hang together")
     if not np.all((fees >= 0.0) & (fees <= MOST)):
         raise CertificateInvalid(f"site '{name}': a fee is negative or no number")
+    for vector in fees:
+        if any(len(numbers) > MOST_SHARED for numbers in clumps_of(triples[vector > 0.0]).values()):
+            raise CertificateInvalid(f"site '{name}': more than {MOST_SHARED} triples with a fee hang together")
 
 
 def clumps_of(triples: NDArray[np.int64]) -> dict[tuple[int, ...], list[int]]:
@@ -125,7 +126,7 @@ def clumps_of(triples: NDArray[np.int64]) -> dict[tuple[int, ...], list[int]]:
     for three in triples.tolist():
         rows = sorted({row for j in three for row in clump.get(j, [j])})
         if len(rows) > MOST_TIED:
-            raise CertificateInvalid(f"more than {MOST_TIED} rows of triples hang together")
+            raise CertificateInvalid(f"more than {MOST_TIED} rows of triples with a fee hang together")
         clump.update(dict.fromkeys(rows, rows))
     found: dict[tuple[int, ...], list[int]] = {}
     for number, three in enumerate(triples.tolist()):
