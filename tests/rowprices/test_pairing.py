@@ -7,10 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from consentroid.core.problem import Domain
 from consentroid.core.result import StopReason
 from consentroid.fitting import fit
 from consentroid.rowprices import attempts
-from consentroid.rowprices.pairing import MOST_ROWS, seconds_needed
+from consentroid.rowprices.pairing import FEW_FEATURES, MOST_ROWS, seconds_needed
 from consentroid.rowprices.session import Session
 from consentroid.site.pairs import site as site_pairs
 from consentroid.verify import verify
@@ -69,13 +70,16 @@ def test_a_search_that_ends_needs_no_pairs() -> None:
 
 
 def test_too_many_rows_have_none() -> None:
-    run = Session(None, None, 3, 1e-4, 60.0, np.random.default_rng(0))  # type: ignore[arg-type]
+    domain = Domain(np.zeros(6), np.ones(6))
+    run = Session(None, domain, 3, 1e-4, 60.0, np.random.default_rng(0))  # type: ignore[arg-type]
     for counts in ((), (MOST_ROWS + 1,), (10, MOST_ROWS + 1)):
         run.site_rows = counts
         assert seconds_needed(run) == np.inf
     run.site_rows = (100,)
     assert 0.0 < seconds_needed(run) < 10.0
     assert MOST_ROWS == site_pairs.MOST_ROWS
+    run.domain = Domain(np.zeros(FEW_FEATURES), np.ones(FEW_FEATURES))
+    assert seconds_needed(run) == np.inf  # a search does better
 
 
 @pytest.mark.usefixtures("pairs_at_once")

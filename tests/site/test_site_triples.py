@@ -195,21 +195,6 @@ def test_clumps_are_what_the_checker_takes_them_for() -> None:
         assert sorted(told) == sorted((sorted(three), fee) for three, fee in zip(triples.tolist(), fees) if fee > 0)
 
 
-def test_triples_of_which_nothing_came_make_room() -> None:
-    rows, z = odd_cycle()
-    rows.find_triples(FindTriples(z, 10))
-    rows.move(MovePrices(1, 0, 0.1, z))
-    assert rows.find_triples(FindTriples(z, 10)).found == 0.0  # it has its fee, and is there already
-    rows.move(MovePrices(2, 1, 1.0, np.array([0.2, 0.2, 0.2, 1.0])))
-    rows.move(MovePrices(3, 2, 0.0, z))
-    assert not rows.triples.fees(3).any()
-    assert rows.find_triples(FindTriples(z, 10)).found == 1.0
-    assert rows.triples.active.tolist() == [False, True]
-    assert rows.triples.fees(1)[0] > 0.0  # what was proven with it stays
-    rows.move(MovePrices(4, 1, 0.1, z))
-    assert rows.triples.fees(4)[0] == 0.0 < rows.triples.fees(4)[1]
-
-
 def test_rows_in_no_triple_come_first_and_clumps_stay_small() -> None:
     choice = Choice([[0, 1, 2], [2, 3, 4], [4, 5, 6]], 10)
 

@@ -65,6 +65,9 @@ def published(
     only: Annotated[str | None, typer.Option(help="Only these, as in glass,pr299:8.")] = None,
     out: OutOption = None,
     gap: Annotated[float, typer.Option(min=0.0, help="Gap to prove.")] = 1e-4,
+    sites: Annotated[
+        int | None, typer.Option(min=1, help="Sites that rows are dealt to; 3, and for some problems 1, if not given.")
+    ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Keep what is in --out, and solve only the rest.")] = False,
     plots: PlotsOption = None,
     as_json: JsonOption = False,
@@ -91,7 +94,7 @@ def published(
     remaining = [problem for problem in problems if problem.name not in known]
     missing: list[str] = []
     with Watch(len(remaining), messages, checker=True) as watch:
-        for one in published.solve_all(data, remaining, time_limit, watch, gap):
+        for one in published.solve_all(data, remaining, time_limit, watch, gap, sites):
             if isinstance(one, published.SolvedProblem):
                 solved.append(one)
                 _keep(out, published.document(solved, missing, time_limit, gap))

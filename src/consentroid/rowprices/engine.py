@@ -41,6 +41,7 @@ REGION_NUMBERS = 2e7  # rows times features times boxes that the search for regi
 REGION_LOOKS = 30.0  # or so many times all rows, if that is more
 CLEAR_ROWS = 20_000  # up to which prices are moved so that regions become small: with more, nothing costs as much
 TO_PROVE = 0.15  # of the gap that prices leave: what a search for the bound's own sake may lack besides
+TO_PROVE_OF_MANY = 0.05  # with many clusters, where a step takes as long as such a search
 BRANCH_WITH = 0.5  # of the gap that the best prices leave: what the bound of a node that is branched may lack besides
 BRANCH_WITH_TRIPLES = 0.1  # the same where fees leave so little that a missing column counts
 SEARCH_UNTIL, SEARCH_FOR, SEARCH_LATEST = 0.3, 0.2, 0.6  # of the time: for a search of all axes that does not end
@@ -171,7 +172,9 @@ class Engine:
             slack = bundle.value - session.cutoff
             slack -= min(0.5 * slack, 4e-11 * bundle.total)  # what the certificate's own rounding takes off
             if slack <= 0.0:  # the root's own bound, for its sake alone: a little below what the prices promise
-                slack = TO_PROVE * max(session.upper_y - bundle.value, 0.0)
+                slack = (TO_PROVE_OF_MANY if session.n_clusters >= PATIENT else TO_PROVE) * max(
+                    session.upper_y - bundle.value, 0.0
+                )
             hurried = node.bound <= 0.0 and session.clock > self._search_at  # any bound is better than none
             if hurried:
                 generous = 0.01 * session.upper_y if generous == 0.0 else 2.0 * generous

@@ -16,26 +16,35 @@ from ..core.search import SHIFT
 from ..protocol.messages import ImprovePairs, PriceQuery
 from .session import Session
 
-STEPS, MORE_STEPS, FEW_ROWS = 30, 90, 3_000  # between two bounds, which take as long as some steps
+STEPS, MORE_STEPS, LEAST_STEPS, FEW_ROWS = 30, 90, 10, 3_000  # between two bounds, which take as long as some steps
 SLOW, PATIENCE = 0.01, 8  # of what is missing: steps that close less, so many times, end it
 MOST_ROWS = 8_000  # of one site
+FEW_FEATURES = 5  # in as many dimensions a search comes to its end
 STEPS_NEEDED, SECONDS, AT_LEAST = 300, 1e-8, 0.01  # of steps; for each pair of rows in a step, and a step: about
+MANY = 20  # clusters more that make a step twice as long
+SPARE = 1.5  # times what the steps before took, and their proof
 
 
 def seconds_needed(session: Session) -> float:
-    """About; infinite where rows are too many."""
-    if not session.site_rows or max(session.site_rows) > MOST_ROWS or session.n_clusters < 2:
+    """About; infinite where rows are too many, or features so few that a search does better."""
+    few = session.domain.n_features <= FEW_FEATURES or session.n_clusters < 2
+    if few or not session.site_rows or max(session.site_rows) > MOST_ROWS:
         return np.inf
-    return STEPS_NEEDED * sum(SECONDS * n**2 + AT_LEAST for n in session.site_rows)
+    each = 1.0 + session.n_clusters / MANY
+    return STEPS_NEEDED * sum(SECONDS * each * n**2 + AT_LEAST for n in session.site_rows)
 
 
 def improve_pairs(session: Session) -> float:
     """Steps until the gap is closed, nothing more comes of them, or time is up; the bound."""
     session.enter("pairs")
-    best, waited = 0.0, 0
-    steps = STEPS if max(session.site_rows) <= FEW_ROWS else MORE_STEPS
-    while waited < PATIENCE and session.left > 0.0:
+    best, waited, steps, took = 0.0, 0, STEPS, 0.0
+    while waited < PATIENCE and SPARE * took < session.left:
+        began = session.clock
         reply = session.totals.ask(PriceQuery(0, pairs=ImprovePairs(session.n_clusters, steps)))
+        each = (session.clock - began) / steps
+        steps = STEPS if max(session.site_rows) <= FEW_ROWS else MORE_STEPS
+        steps = max(int(min(steps, session.left / max(SPARE * each, 1e-9))), LEAST_STEPS)
+        took = steps * each
         assert reply.pairs is not None
         bound = reply.pairs.bound
         waited = 0 if bound > best + SLOW * (session.upper - best) else waited + 1

@@ -142,14 +142,14 @@ class PricedRows:
             good = self.triples.weight * of_triples.sum() <= 0.5 * float(self.weights @ moved)
         if not good:
             of_triples[:] = 0.0  # fees are for the few rows between clusters: these are no good
-        return self._store(request.slot, moved, request.centre, of_triples)
+        return self._store(request.slot, moved, of_triples)
 
-    def _store(self, slot: int, prices: Array, centre: int = -1, of_triples: Array | None = None) -> Priced:
+    def _store(self, slot: int, prices: Array, of_triples: Array | None = None) -> Priced:
         """All of it or, where it is refused, nothing: boxes remembered rest on prices and fees together."""
         if not np.isfinite(prices).all():
             raise NodeRefused("prices overflow")
         self.slots[slot] = prices
-        self.triples.store(slot, centre, np.zeros(len(self.triples)) if of_triples is None else of_triples)
+        self.triples.slots[slot] = np.zeros(len(self.triples)) if of_triples is None else of_triples
         if slot == self.boxes.slot:
             self.boxes.forget()
         of_columns = self.columns.prices(prices)

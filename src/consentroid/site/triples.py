@@ -34,14 +34,11 @@ Bits = NDArray[np.uint64]
 class Triples:
     def __init__(self, weights: Array, pool: Pool) -> None:
         self.rows = np.empty((0, 3), np.int64)
-        self.active = np.empty(0, np.bool_)  # others make room: they cost nothing any more
         self.columns = ColumnSets(np.empty(0), pool)  # which of them have two or more of the rows
         self.weight = float(weights.mean()) if len(weights) else 0.0  # of each triple, beside those of rows
         self.n_rows, self.pool = len(weights), pool
         self.slots: dict[int, Array] = {}
         self._clumps: dict[int, tuple[Array | None, Clumps]] = {}  # with the prices that they are made of
-        self._last = (-1, -1)  # slots of the last move
-        self._old = 0  # triples of the last search but one
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -58,10 +55,7 @@ class Triples:
 
     def moved(self, centre: int, z: Array, tau: float) -> Array:
         """σ = max(0, σ̂ + τ (Σ z − 1)), a row's rule with the opposite sign."""
-        return self.columns.moved(self.prices(centre), z, -tau) * self.active if len(self) else np.empty(0)
-
-    def store(self, slot: int, centre: int, prices: Array) -> None:
-        self.slots[slot], self._last = prices, (centre, slot)
+        return self.columns.moved(self.prices(centre), z, -tau) if len(self) else np.empty(0)
 
     def paid(self, slot: int) -> Array:
         """Σ φ of the triples of which each column has two or more rows; of no column, if there are no triples."""
@@ -92,7 +86,6 @@ class Triples:
 
     def find(self, z: Array, most: int, bits: Bits) -> Array:
         """Add triples that the columns with rows `bits`, mixed by z, violate; their overlaps of all columns, (S, S)."""
-        self._retire()
         new = self._violated(z, most, bits)
         if len(new) == 0:
             return np.zeros((len(bits), len(bits)))
@@ -102,14 +95,6 @@ class Triples:
     def add(self, new: NDArray[np.int64], bits: Bits) -> None:
         rows = np.concatenate([self.rows, new])
         self.rows, self.columns = rows, self._served(rows, bits)
-        self.active = np.concatenate([self.active, np.ones(len(new), np.bool_)])
-
-    def _retire(self) -> None:
-        """Triples of which nothing came make room for others with the same rows."""
-        idle = np.all([self.prices(slot) == 0.0 for slot in self._last], axis=0)
-        idle[self._old :] = False  # let them have some steps
-        self.active &= ~idle
-        self._old = len(self)
 
     def _served(self, triples: NDArray[np.int64], bits: Bits) -> ColumnSets:
         """Columns with rows `bits` as sets of triples."""
@@ -149,7 +134,7 @@ class Triples:
         in_parallel(work, n, self.pool, n**3)
         order, ends = np.argsort(of_row, kind="stable"), np.searchsorted(np.sort(of_row), np.arange(n + 1))
         waiting = [rows[order[ends[i] : ends[i + 1]]].tolist() for i in range(n)]
-        choice = Choice(self.rows[self.active].tolist(), min(most, max(self.n_rows - len(self), 0)))
+        choice = Choice(self.rows.tolist(), min(most, max(self.n_rows - len(self), 0)))
         for i in np.argsort(-scores, kind="stable"):
             if scores[i] <= 0.0 or choice.full:
                 break
