@@ -180,14 +180,12 @@ def grid_of(solved: Sequence[SolvedProblem], gap: float = GAP) -> Grid:
             *(f"{solver}: s, root gap, nodes, gap" for solver in SOLVERS),
         ),
         caption=f"seconds of the whole call by the clock, {N_SITES} sites, ‡ one; asked: gap {grids.gap(gap)}; check: "
-        "the independent checker, all rows; † not proven in the time given; ✗ refuted, or a cheaper clustering is known",
+        "the independent checker, all rows; † not proven in time; ✗ refuted, or a cheaper clustering is known",
     )  # fmt: skip
     for one in solved:
         run, reported = one.run, one.problem.reported
         refuted = run.verified is False and "refuted" in run.note
-        mark = (
-            ("✗" if refuted or one.too_dear else "") + ("" if run.proven else "†") + ("‡" if run.n_sites == 1 else "")
-        )
+        marks = {"✗": refuted or one.too_dear, "†": not run.proven, "‡": run.n_sites == 1}
         grid.add(
             [
                 one.problem.name + "".join(sign for sign, holds in marks.items() if holds),
