@@ -25,6 +25,7 @@ from consentroid.federation.protocol import ASK, Limits
 from consentroid.federation.signing import REQUEST, VERIFY
 from consentroid.protocol import codec
 from consentroid.protocol.messages import Claim, ClaimSums
+from consentroid.rowprices.attempts import Attempts
 from consentroid.site.guard import Guard
 from consentroid.site.policy import Policy
 from consentroid.site.worker import SiteWorker
@@ -77,6 +78,27 @@ def test_other_kinds_of_runs(secure: bool, policy: Policy, tmp_path: Path) -> No
     report = judged(certificate, line.verify(certificate))
     assert report.verified
     assert report.lower_bound == pytest.approx(certificate.lower, rel=1e-9)
+
+
+@pytest.mark.usefixtures("pairs_at_once")
+@pytest.mark.parametrize(("secure", "policy"), [(False, OPEN), (True, SECURE), (True, GUARDED)])
+def test_a_proof_by_prices_on_pairs(
+    secure: bool, policy: Policy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bounds of sites add up under masks, and each site checks its own."""
+    monkeypatch.setattr(Attempts, "_climb", lambda self, first: None)
+    line = KeepingWire(problem_of(), tmp_path, policy, {})
+    certificate = line.fit(secure, gap=1e-6)
+    assert certificate.pairs is not None
+    assert certificate.leaves == ()
+    assert (certificate.pairs.bounds is None) == secure
+    report = judged(certificate, line.verify(certificate))
+    assert report.verified
+    assert report.lower_bound == pytest.approx(certificate.lower, rel=1e-9 if policy.least_rows == 1 else 2.0**-11)
+    rows = {data.name: data.points for data in line.problem.nodes}
+    pooled = verify(certificate, rows, {name: line.kept(name) / f"{RUN}.npz" for name in rows})
+    assert pooled.verified
+    assert report.lower_bound <= pooled.lower_bound * (1 + 1e-12)
 
 
 def test_a_federation_of_one_site(tmp_path: Path) -> None:
