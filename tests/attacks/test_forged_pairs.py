@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,14 @@ import pytest
 from consentroid.certificate.document import Certificate, PairsProof, pairs_digest
 from consentroid.core.errors import CertificateInvalid, InvalidInput
 from consentroid.fitting import fit
+from consentroid.protocol.messages import ImprovePairs
 from consentroid.rowprices import attempts, engine
+from consentroid.site.guard import Guard
+from consentroid.site.pairs.site import SitePairs
 from consentroid.verify import verify
 from consentroid.verify.pairs import NAMES
+from consentroid.verify.rows import _cost
+from reference_prover import exact_optimum
 
 Arrays = dict[str, np.ndarray]
 
@@ -177,3 +183,51 @@ def test_a_site_without_prices_on_pairs_proves_nothing(run: Run) -> None:
         verify(none, run.rows, {})
     nothing = replace(none, pairs=PairsProof(0.0, np.zeros(1)), lower=0.0, gap=1.0)
     assert verify(nothing, run.rows, {}).lower_bound == 0.0
+
+
+def bare(n: int, theta: float, scale: float) -> Arrays:
+    """A file of no prices at all, for K = 1."""
+    arrays = {
+        "order": np.arange(n, dtype=np.int32),
+        "group": np.zeros(n, np.int32),
+        "pairs": np.zeros(n * (n - 1) // 2, np.float16),
+        "triangles": np.zeros((0, 3), np.int32),
+        "prices": np.zeros(0),
+        "vectors": np.zeros((n, 0)),
+        "beside": np.zeros(n),
+        "origin": np.zeros(1),
+        "numbers": np.array([theta, 1.0, scale]),
+    }
+    return {f"pair_{name}": array for name, array in arrays.items()}
+
+
+UNDERFLOWS = [
+    ([1e-162, -1e-162, 1e-162], [1e200] * 3, 3e-162, -1e9, 2.0**538),  # of a cost over scale², before weights
+    ([0.0, 0.0, 1e149], [1.0, 1.0, 5e-324], 1e-12, -1e99, 2.0**100),  # of a weight beside the mean
+    ([0.0, 0.0, 1e120], [1e10, 1e10, 5e-314], 1e-30, -1e99, 2.0**100),
+]
+
+
+@pytest.mark.parametrize(("x", "w", "centroid", "theta", "scale"), UNDERFLOWS)
+def test_what_underflows_proves_nothing_false(
+    x: list[float], w: list[float], centroid: float, theta: float, scale: float
+) -> None:
+    rows, weights, arrays = np.array(x)[:, None], np.array(w), bare(3, theta, scale)
+    _, cost = _cost(rows, weights, np.array([[centroid]]))
+    ends = np.stack([rows.min(axis=0), rows.max(axis=0)])
+    certificate = Certificate(
+        n_clusters=1, sites=("a",), features=("f",), domain=ends, origin=np.zeros(1), basis=np.eye(1), scale=1.0,
+        root=ends, shift=0.25, centroids=np.array([[centroid]]), site_costs=None, scatter_errors=None,
+        total_scatter_error=0.0, leaves=(), price_files={"a": pairs_digest([arrays[f"pair_{n}"] for n in NAMES])},
+        lower=0.0, upper=cost, gap=1.0, pairs=PairsProof(0.0, None),
+    )  # fmt: skip
+    report = verify(certificate, {"a": rows}, {"a": arrays}, {"a": weights}, require_all=True)
+    assert report.lower_bound is not None
+    assert Fraction(report.lower_bound) <= exact_optimum(rows, weights, 1)
+
+
+def test_honest_rows_that_nearly_underflow_prove_nothing_false() -> None:
+    x = (0.8 * 2.0**-537 * np.array([0.0, 1.0, 0.5, 40.0, 41.0, 40.2]))[:, None]
+    w = np.full(6, 1e200)
+    told = SitePairs(x, w, None, Guard()).improve(ImprovePairs(2, 120), None)
+    assert Fraction(told.bound) <= exact_optimum(x, w, 2)

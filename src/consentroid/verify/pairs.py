@@ -35,6 +35,7 @@ BLOCK = 256  # rows of M at a time
 LARGEST = 1e100  # of a number in the file, and of a row in its scale
 MOST_TRIANGLES = 200  # for each row
 FLOOR = 1e-290  # more than all underflow
+LEAST = 1e-250  # weight beside their mean
 NAMES = ("order", "group", "pairs", "triangles", "prices", "vectors", "beside", "origin", "numbers")
 
 
@@ -100,6 +101,8 @@ def pairs_bound(x: Array, w: Array, stored: StoredPairs, n_clusters: int) -> flo
     n, n_features = x.shape
     theta, unit, scale = stored.numbers.tolist()
     weight = math.fsum(w) / n
+    if not (math.isfinite(weight) and np.all((w / weight >= LEAST) & (w / weight <= LARGEST))):
+        return 0.0  # a quotient that underflows is not the weight any more
     q = np.sqrt(w / weight)
     y = q[:, None] * ((x - stored.origin) * scale)
     if not np.abs(y).max() <= LARGEST:
@@ -192,5 +195,6 @@ def _on_rows(bound: float, scatter: float, scale: float, weight: float) -> float
     root = math.sqrt(bound) - 16.0 * UNIT * math.sqrt(scatter) - FLOOR
     if not root > 1e-100:
         return 0.0
-    told = root * root * (1.0 - 128.0 * UNIT) / scale / scale * weight * (1.0 - 16.0 * UNIT)
+    exact = Fraction(root) ** 2 * Fraction(1.0 - 128.0 * UNIT) / Fraction(scale) ** 2
+    told = rounded_down(exact * Fraction(weight) * Fraction(1.0 - 16.0 * UNIT))  # no quotient on the way underflows
     return told if math.isfinite(told) and told > 1e-280 else 0.0

@@ -96,8 +96,10 @@ class PairRows:
             return 0.0
         root = max(math.sqrt(bound) - 32.0 * UNIT * math.sqrt(scatter) - TINY, 0.0)
         exact = root * root * (1.0 - 256.0 * UNIT)
-        told = exact / self.scale / self.scale * self.weight * (1.0 - 32.0 * UNIT)
-        return told if math.isfinite(told) and exact > 1e-200 else 0.0  # far from underflow
+        quotient = exact / self.scale / self.scale
+        told = quotient * self.weight * (1.0 - 32.0 * UNIT)
+        far = exact > 1e-200 and quotient > 1e-280 and told > 1e-280  # from underflow
+        return told if math.isfinite(told) and far else 0.0
 
 
 def price_matrix(
