@@ -214,6 +214,13 @@ def test_rows_in_no_triple_come_first_and_clumps_stay_small() -> None:
     assert not choice.full
 
 
+def test_where_rows_are_few_no_row_is_in_two() -> None:
+    choice = Choice([[0, 1, 2]], 10, largest=3)
+    choice.take([0, 1, 2], [[2], [3], [4]])
+    choice.take([1, 2, 3], [[0], [3], [4], [5]])
+    assert choice.chosen == [[3, 4, 5]]
+
+
 def test_parts_of_a_site_have_their_triples_one_after_the_other(tmp_path) -> None:
     parts = [SitePrices(np.ones((2, n)), np.array([[0, 1, n - 1]]), np.full((2, 1), 0.5 + n)) for n in (4, 6)]
     whole = SitePrices.together(parts)

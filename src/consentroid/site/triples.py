@@ -27,6 +27,7 @@ LEAST = 0.05  # by which the mixture must violate a triple
 MOST_COLUMNS = 4_000  # the heaviest
 MOST_SERVED = 2.0  # Σ z of a row, which a master serves about once: no other mixture keeps a site busy for long
 OFTEN = 2  # triples at a time with rows that are in the same columns
+SHARING = 1_000  # rows of a site from which on triples share some: each that a fee keeps out makes boxes more
 TRIED = 4  # rows of these that are in a triple already, for one more
 Bits = NDArray[np.uint64]
 
@@ -112,7 +113,11 @@ class Triples:
         if self.n_rows > MOST_ROWS or len(used) < 3 or most < 1:
             return np.empty((0, 3), np.int64)
         members = np.unpackbits(bits[used].view(np.uint8), axis=1, bitorder="little")[:, : self.n_rows].T
-        rows = np.flatnonzero((members.sum(axis=1) >= 2) & (np.einsum("jc,c->j", members, z[used]) <= MOST_SERVED))
+        sharing, free = self.n_rows >= SHARING, np.ones(self.n_rows, np.bool_)
+        free[self.rows.ravel()] = sharing
+        rows = np.flatnonzero(
+            free & (members.sum(axis=1) >= 2) & (np.einsum("jc,c->j", members, z[used]) <= MOST_SERVED)
+        )
         _, some, of_row, counts = np.unique(
             np.packbits(members[rows], axis=1), axis=0, return_index=True, return_inverse=True, return_counts=True
         )
@@ -134,7 +139,8 @@ class Triples:
         in_parallel(work, n, self.pool, n**3)
         order, ends = np.argsort(of_row, kind="stable"), np.searchsorted(np.sort(of_row), np.arange(n + 1))
         waiting = [rows[order[ends[i] : ends[i + 1]]].tolist() for i in range(n)]
-        choice = Choice(self.rows.tolist(), min(most, max(self.n_rows - len(self), 0)))
+        room = min(most, max(self.n_rows - len(self), 0))
+        choice = Choice(self.rows.tolist(), room, MOST_TIED if sharing else 3)
         for i in np.argsort(-scores, kind="stable"):
             if scores[i] <= 0.0 or choice.full:
                 break
@@ -146,8 +152,8 @@ class Choice:
     """Triples of rows, chosen by their patterns one after the other so that clumps stay small: rows that are in no
     triple first."""
 
-    def __init__(self, known: list[list[int]], most: int) -> None:
-        self._most, self.chosen = most, list[list[int]]()
+    def __init__(self, known: list[list[int]], most: int, largest: int = MOST_TIED) -> None:
+        self._most, self._largest, self.chosen = most, largest, list[list[int]]()
         self._clump_of = tied_together(known)
         self._known = {frozenset(three) for three in known}
         self._times: dict[int, int] = {}
@@ -172,13 +178,13 @@ class Choice:
 
     def _rows(self, candidates: list[list[int]]) -> list[int] | None:
         """One of each, if their clump is not too large and they are no triple already."""
-        free = [next((j for j in some if j not in self._clump_of), None) for some in candidates]
-        if None not in free:
-            return [j for j in free if j is not None]
-        options = [some[:TRIED] if one is None else [one] for one, some in zip(free, candidates, strict=True)]
+        free = [[j for j in some if j not in self._clump_of] for some in candidates]
+        options = [
+            [some[len(some) // 2]] if some else every[:TRIED] for some, every in zip(free, candidates, strict=True)
+        ]
         for three in product(*options):
             whole = self._joined(list(three))
-            small = len(whole.rows) <= MOST_TIED and len(whole.triples) < MOST_SHARED
+            small = len(whole.rows) <= self._largest and len(whole.triples) < MOST_SHARED
             if small and frozenset(three) not in self._known:
                 return list(three)
         return None
