@@ -179,8 +179,10 @@ class Choice:
     def _rows(self, candidates: list[list[int]]) -> list[int] | None:
         """One of each, if their clump is not too large and they are no triple already."""
         free = [[j for j in some if j not in self._clump_of] for some in candidates]
+        # where triples share rows always the first of those that are alike: then they meet in few clumps
         options = [
-            [some[len(some) // 2]] if some else every[:TRIED] for some, every in zip(free, candidates, strict=True)
+            [some[0 if self._largest > 3 else len(some) // 2]] if some else every[:TRIED]
+            for some, every in zip(free, candidates, strict=True)
         ]
         for three in product(*options):
             whole = self._joined(list(three))
