@@ -32,7 +32,7 @@ def prepare_solver() -> None:
     random = np.random.default_rng(0)
     fit({"a": random.normal(size=(12, 2)), "b": random.normal(size=(12, 2))}, 3, gap=1e-6, time_limit=None)
     fit({"a": np.random.default_rng(47).normal(size=(24, 2))}, 6, gap=1e-6, time_limit=None, regions=False)
-    PairPrices(ROWS, np.ones(len(ROWS)), 2).improve(BEFORE_TRIANGLES)
+    PairPrices(random.normal(size=(20, 3)), np.ones(20), 3).improve(BEFORE_TRIANGLES)
 
 
 def prepare_checker() -> None:

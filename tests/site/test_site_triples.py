@@ -24,7 +24,7 @@ from consentroid.site import clumps
 from consentroid.site.guard import Guard
 from consentroid.site.price_files import SitePrices
 from consentroid.site.prices import PricedRows
-from consentroid.site.triples import Choice
+from consentroid.site.triples import ChosenTriples
 from consentroid.verify import stored_prices
 from consentroid.verify.stored_prices import clumps_of
 
@@ -196,7 +196,7 @@ def test_clumps_are_what_the_checker_takes_them_for() -> None:
 
 
 def test_rows_in_no_triple_come_first_and_clumps_stay_small() -> None:
-    choice = Choice([[0, 1, 2], [2, 3, 4], [4, 5, 6]], 10)
+    choice = ChosenTriples([[0, 1, 2], [2, 3, 4], [4, 5, 6]], 10)
 
     def take(patterns: list[int], rows: list[list[int]]) -> None:
         choice.take(patterns, dict(zip(patterns, rows)))  # type: ignore[arg-type]
@@ -215,7 +215,7 @@ def test_rows_in_no_triple_come_first_and_clumps_stay_small() -> None:
 
 
 def test_where_rows_are_few_no_row_is_in_two() -> None:
-    choice = Choice([[0, 1, 2]], 10, largest=3)
+    choice = ChosenTriples([[0, 1, 2]], 10, largest=3)
     choice.take([0, 1, 2], [[2], [3], [4]])
     choice.take([1, 2, 3], [[0], [3], [4], [5]])
     assert choice.chosen == [[3, 4, 5]]

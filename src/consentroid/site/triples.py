@@ -140,7 +140,7 @@ class Triples:
         order, ends = np.argsort(of_row, kind="stable"), np.searchsorted(np.sort(of_row), np.arange(n + 1))
         waiting = [rows[order[ends[i] : ends[i + 1]]].tolist() for i in range(n)]
         room = min(most, max(self.n_rows - len(self), 0))
-        choice = Choice(self.rows.tolist(), room, MOST_TIED if sharing else 3)
+        choice = ChosenTriples(self.rows.tolist(), room, MOST_TIED if sharing else 3)
         for i in np.argsort(-scores, kind="stable"):
             if scores[i] <= 0.0 or choice.full:
                 break
@@ -148,7 +148,7 @@ class Triples:
         return np.array(choice.chosen, dtype=np.int64).reshape(-1, 3)
 
 
-class Choice:
+class ChosenTriples:
     """Triples of rows, chosen by their patterns one after the other so that clumps stay small: rows that are in no
     triple first."""
 
