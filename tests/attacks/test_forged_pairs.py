@@ -229,5 +229,5 @@ def test_what_underflows_proves_nothing_false(
 def test_honest_rows_that_nearly_underflow_prove_nothing_false() -> None:
     x = (0.8 * 2.0**-537 * np.array([0.0, 1.0, 0.5, 40.0, 41.0, 40.2]))[:, None]
     w = np.full(6, 1e200)
-    told = SitePairs(x, w, None, Guard()).improve(ImprovePairs(2, 120), None)
+    told = SitePairs(x, w, None, Guard()).improve(ImprovePairs(2, 100), None)
     assert Fraction(told.bound) <= exact_optimum(x, w, 2)

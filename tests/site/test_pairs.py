@@ -311,6 +311,16 @@ def test_a_file_holds_no_more_triangles_than_the_checker_reads(monkeypatch: pyte
     assert part.bound <= by_the_checker(part, x, np.ones(40), 4) < whole.bound
 
 
+def test_nearly_as_many_clusters_as_rows_tell_nothing_of_a_pair_of_rows() -> None:
+    x = np.random.default_rng(13).normal(size=(12, 2))
+    assert SitePairs(x, np.ones(12), None, Guard()).improve(ImprovePairs(11, 60), None).bound > 0.0
+    for masked in (False, True):
+        careful = SitePairs(x, np.ones(12), None, Guard(least=5, masked=masked))
+        assert careful.improve(ImprovePairs(11, 60), None).bound == 0.0
+        assert careful.improve(ImprovePairs(3, 60), None).bound == 0.0
+        assert careful.improve(ImprovePairs(2, 60), None).bound > 0.0
+
+
 def test_a_site_that_cannot_says_nothing_and_refuses_nonsense() -> None:
     site = SitePairs(np.zeros((3, 2)), np.ones(3), None, Guard())
     for k in (1, 3, 7):

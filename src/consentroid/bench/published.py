@@ -173,19 +173,20 @@ def solved_in(told: dict[str, Any]) -> list[SolvedProblem]:
 
 
 def grid_of(solved: Sequence[SolvedProblem], gap: float = GAP) -> Grid:
+    usual = max((one.run.n_sites for one in solved), default=N_SITES)
     grid = Grid(
         "Published problems: ours beside SOS-SDP and CG+DCA",
         (
             "problem", "rows × features", "cost", "seconds", "CPU s", "root gap", "nodes", "gap", "check s",
             *(f"{solver}: s, root gap, nodes, gap" for solver in SOLVERS),
         ),
-        caption=f"seconds of the whole call by the clock, {N_SITES} sites, ‡ one; asked: gap {grids.gap(gap)}; check: "
+        caption=f"seconds of the whole call by the clock, sites: {usual}, ‡ one; asked: gap {grids.gap(gap)}; check: "
         "the independent checker, all rows; † not proven in time; ✗ refuted, or a cheaper clustering is known",
     )  # fmt: skip
     for one in solved:
         run, reported = one.run, one.problem.reported
         refuted = run.verified is False and "refuted" in run.note
-        marks = {"✗": refuted or one.too_dear, "†": not run.proven, "‡": run.n_sites == 1}
+        marks = {"✗": refuted or one.too_dear, "†": not run.proven, "‡": run.n_sites == 1 < usual}
         grid.add(
             [
                 one.problem.name + "".join(sign for sign, holds in marks.items() if holds),

@@ -172,9 +172,8 @@ class Engine:
             slack = bundle.value - session.cutoff
             slack -= min(0.5 * slack, 4e-11 * bundle.total)  # what the certificate's own rounding takes off
             if slack <= 0.0:  # the root's own bound, for its sake alone: a little below what the prices promise
-                slack = (TO_PROVE_OF_MANY if session.n_clusters >= PATIENT else TO_PROVE) * max(
-                    session.upper_y - bundle.value, 0.0
-                )
+                share = TO_PROVE_OF_MANY if session.n_clusters >= PATIENT else TO_PROVE
+                slack = share * max(session.upper_y - bundle.value, 0.0)
             hurried = node.bound <= 0.0 and session.clock > self._search_at  # any bound is better than none
             if hurried:
                 generous = 0.01 * session.upper_y if generous == 0.0 else 2.0 * generous

@@ -175,7 +175,7 @@ def add_fees(
     small = (2 * n_features + 16) * UNIT
     gains, most = np.empty(clumps.shape[1]), clumps.shape[1] + masks.shape[1] + 8.0
     for c in range(len(clumps)):
-        size = 0
+        size, n_gaining = 0, 0
         for i in range(clumps.shape[1]):
             j, at, rise = clumps[c, i], 0.0, 0.0
             if j < 0:
@@ -186,7 +186,10 @@ def add_fees(
                 rise += half[d] * (square[d] * half[d] + 2.0 * linear[d] * u)
             gain = w[j] * (((prices[j] - at) - rise) - small * (at + prices[j] + rise + FLOOR)) - FLOOR
             gains[i] = max(gain, 0.0)
+            n_gaining += gains[i] > 0.0
             size += 1
+        if n_gaining < 2:  # one row alone pays no fee
+            continue
         due = np.inf
         for chosen in range(1 << size):
             loss = 0.0

@@ -17,7 +17,7 @@ from .prices import PairPrices
 from .proof import PairProof
 
 MOST_ROWS = 8_000  # four matrices of all pairs of these, two of them in double precision, take 1.5 GB
-MOST_STEPS = 1_000  # of one request
+MOST_STEPS = 100  # of one request
 MOST_UNEQUAL = 1e12  # weights
 NO_FILE = hashlib.sha256().hexdigest()
 
@@ -51,8 +51,10 @@ class SitePairs:
         return PairBound(bound, best.digest)
 
     def _possible(self, n_clusters: int) -> bool:
-        """More rows than clusters, not too many, and weights that single precision can hold side by side."""
-        return 1 < n_clusters < len(self.x) <= MOST_ROWS and bool(self.w.max() <= MOST_UNEQUAL * self.w.min())
+        """More rows than clusters, not too many, and weights that single precision can hold side by side. Where groups
+        of few rows are not told, nor are clusters of so few: nearly as many clusters as rows would tell of one pair."""
+        enough = n_clusters * self.guard.least <= len(self.x) <= MOST_ROWS
+        return enough and 1 < n_clusters < len(self.x) and bool(self.w.max() <= MOST_UNEQUAL * self.w.min())
 
 
 def write(proof: PairProof, path: Path | None) -> None:
