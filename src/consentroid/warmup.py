@@ -20,6 +20,7 @@ from .paper.node.base import Budget, NodeProblem
 from .paper.node.exact import ExactSolver
 from .paper.worker import PaperWorker
 from .protocol.messages import Query, Solve
+from .site.pairs.anticlusters import deal
 from .site.pairs.prices import BEFORE_TRIANGLES, PairPrices
 from .verify import verify
 
@@ -32,6 +33,7 @@ def prepare_solver() -> None:
     random = np.random.default_rng(0)
     fit({"a": random.normal(size=(12, 2)), "b": random.normal(size=(12, 2))}, 3, gap=1e-6, time_limit=None)
     fit({"a": np.random.default_rng(47).normal(size=(24, 2))}, 6, gap=1e-6, time_limit=None, regions=False)
+    deal(random.normal(size=(20, 3)), np.ones(20), random.normal(size=(2, 3)), 10)
     PairPrices(random.normal(size=(20, 3)), np.ones(20), 3).improve(BEFORE_TRIANGLES)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
@@ -19,7 +20,7 @@ from consentroid.rowprices import attempts, engine
 from consentroid.site.guard import Guard
 from consentroid.site.pairs.site import SitePairs
 from consentroid.verify import verify
-from consentroid.verify.pairs import NAMES
+from consentroid.verify.pairs import NAMES, checked, pairs_bound
 from consentroid.verify.rows import _cost
 from reference_prover import exact_optimum
 
@@ -109,13 +110,19 @@ def put(place: Any, value: Any) -> Callable[[np.ndarray], None]:
         changed("order", put(0, 1)),
         changed("group", put(0, -1)),
         changed("group", put(0, 40)),
-        changed("numbers", put(0, 1e-9)),
-        changed("numbers", put(0, np.nan)),
-        changed("numbers", put(1, -1.0)),
-        changed("numbers", put(2, 3.0)),
+        changed("numbers", put((0, 0), 1e-9)),
+        changed("numbers", put((0, 0), np.nan)),
+        changed("numbers", put((0, 1), -1.0)),
+        changed("numbers", put((0, 2), 3.0)),
+        changed("sizes", put((0, 0), 39)),
+        changed("sizes", put((0, 0), 41)),
+        changed("sizes", put((0, 1), -1)),
+        changed("sizes", lambda sizes: np.concatenate([sizes, [[0, 0]]], dtype=np.int32)),
+        changed("sizes", lambda sizes: np.array([[20, sizes[0, 1]], [20, 0]], np.int32)),
+        changed("sizes", lambda sizes: np.array([[-(2**31) + 40, sizes[0, 1]], [2**31 - 1, 0], [1, 0]], np.int32)),
         changed("vectors", put((0, 0), np.nan)),
         changed("beside", put(0, np.inf)),
-        changed("origin", put(0, np.nan)),
+        changed("origin", put((0, 0), np.nan)),
     ],
 )
 def test_what_are_no_prices_refutes(run: Run, forge: Callable[[Arrays], Arrays]) -> None:
@@ -152,7 +159,7 @@ def test_any_prices_state_no_more_than_they_prove(run: Run) -> None:
             arrays[f"pair_{name}"] *= np.maximum(1.0 + by * rng.normal(size=arrays[f"pair_{name}"].shape), 0.0)
         if trial % 2:
             arrays["pair_pairs"] = rng.permutation(arrays["pair_pairs"])
-        arrays["pair_numbers"][0] *= 1.0 + by * rng.normal()
+        arrays["pair_numbers"][0, 0] *= 1.0 + by * rng.normal()
         try:
             report = run.check(run.stating(arrays, lower * (1.0 - 10.0 ** rng.integers(-7, 0))), arrays)
         except CertificateInvalid:
@@ -188,6 +195,7 @@ def test_a_site_without_prices_on_pairs_proves_nothing(run: Run) -> None:
 def bare(n: int, theta: float, scale: float) -> Arrays:
     """A file of no prices at all, for K = 1."""
     arrays = {
+        "sizes": np.array([[n, 0]], np.int32),
         "order": np.arange(n, dtype=np.int32),
         "group": np.zeros(n, np.int32),
         "pairs": np.zeros(n * (n - 1) // 2, np.float16),
@@ -195,8 +203,8 @@ def bare(n: int, theta: float, scale: float) -> Arrays:
         "prices": np.zeros(0),
         "vectors": np.zeros((n, 0)),
         "beside": np.zeros(n),
-        "origin": np.zeros(1),
-        "numbers": np.array([theta, 1.0, scale]),
+        "origin": np.zeros((1, 1)),
+        "numbers": np.array([[theta, 1.0, scale]]),
     }
     return {f"pair_{name}": array for name, array in arrays.items()}
 
@@ -224,6 +232,61 @@ def test_what_underflows_proves_nothing_false(
     report = verify(certificate, {"a": rows}, {"a": arrays}, {"a": weights}, require_all=True)
     assert report.lower_bound is not None
     assert Fraction(report.lower_bound) <= exact_optimum(rows, weights, 1)
+
+
+@pytest.fixture(scope="module")
+def dealt() -> tuple[np.ndarray, Arrays, float]:
+    """Rows, and a site's file of three anticlusters of them."""
+    rng = np.random.default_rng(4)
+    x = rng.normal(size=(30, 4)) + 3.0 * rng.normal(size=(2, 4))[np.arange(30) % 2]
+    folder = Path(tempfile.mkdtemp())
+    site = SitePairs(x, np.ones(30), None, Guard())
+    told = site.improve(ImprovePairs(2, 90, True, x[:2], 10), folder / "file.npz")
+    with np.load(folder / "file.npz") as stored:
+        return x, {name.removeprefix("pair_"): stored[name] for name in stored}, told.bound
+
+
+def test_anticlusters_state_what_they_prove(dealt: tuple[np.ndarray, Arrays, float]) -> None:
+    x, arrays, told = dealt
+    assert arrays["sizes"].shape == (3, 2)
+    proven = pairs_bound(x, np.ones(30), checked(arrays, "a"), 2)
+    assert 0.0 < told <= proven <= _best_of_two(x)
+
+
+def test_a_row_in_two_anticlusters_refutes(dealt: tuple[np.ndarray, Arrays, float]) -> None:
+    """Far rows in every part, near ones in none, would prove more than the optimum."""
+    arrays = dealt[1]
+    twice = arrays["order"].copy()
+    twice[12] = twice[2]
+    for other in (twice, np.minimum(arrays["order"], 28), arrays["order"] - 1):
+        with pytest.raises(CertificateInvalid, match="no such prices"):
+            checked({**arrays, "order": other.astype(np.int32)}, "a")
+    for missing in ("origin", "numbers"):
+        with pytest.raises(CertificateInvalid, match="no such prices"):
+            checked({**arrays, missing: arrays[missing][:2]}, "a")
+
+
+def test_rows_that_change_their_anticluster_prove_nothing_false(dealt: tuple[np.ndarray, Arrays, float]) -> None:
+    x, arrays, _ = dealt
+    rng, best = np.random.default_rng(6), _best_of_two(x)
+    for _ in range(30):
+        other = {**arrays, "order": rng.permutation(arrays["order"])}
+        assert pairs_bound(x, np.ones(30), checked(other, "a"), 2) <= best
+
+
+def _best_of_two(x: np.ndarray) -> float:
+    """The cost of a good clustering into two, by Lloyd from every pair of some rows."""
+    best = np.inf
+    for i in range(0, 30, 3):
+        for j in range(i + 1, 30, 3):
+            label = ((x - x[i]) ** 2).sum(1) > ((x - x[j]) ** 2).sum(1)
+            for _ in range(20):
+                if label.all() or not label.any():
+                    break
+                low, high = x[~label].mean(0), x[label].mean(0)
+                label = ((x - low) ** 2).sum(1) > ((x - high) ** 2).sum(1)
+            best = min(best, sum(((x[of] - x[of].mean(0)) ** 2).sum() for of in (label, ~label) if of.any()))
+    return best
 
 
 def test_honest_rows_that_nearly_underflow_prove_nothing_false() -> None:

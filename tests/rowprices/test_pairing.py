@@ -10,8 +10,8 @@ import pytest
 from consentroid.core.problem import Domain
 from consentroid.core.result import StopReason
 from consentroid.fitting import fit
-from consentroid.rowprices import attempts
-from consentroid.rowprices.pairing import FEW_FEATURES, MOST_ROWS, seconds_needed
+from consentroid.rowprices import attempts, pairing
+from consentroid.rowprices.pairing import FEW_FEATURES, FEWEST, MOST_ROWS, TOGETHER, rows_together, seconds_needed
 from consentroid.rowprices.session import Session
 from consentroid.site.pairs import site as site_pairs
 from consentroid.verify import verify
@@ -72,7 +72,8 @@ def test_a_search_that_ends_needs_no_pairs() -> None:
 def test_too_many_rows_have_none() -> None:
     domain = Domain(np.zeros(6), np.ones(6))
     run = Session(None, domain, 3, 1e-4, 60.0, np.random.default_rng(0))  # type: ignore[arg-type]
-    for counts in ((), (MOST_ROWS + 1,), (10, MOST_ROWS + 1)):
+    too_many = MOST_ROWS**2 // FEWEST + 1  # even in anticlusters
+    for counts in ((), (too_many,), (10, too_many)):
         run.site_rows = counts
         assert seconds_needed(run) == np.inf
     run.site_rows = (100,)
@@ -80,6 +81,37 @@ def test_too_many_rows_have_none() -> None:
     assert MOST_ROWS == site_pairs.MOST_ROWS
     run.domain = Domain(np.zeros(FEW_FEATURES), np.ones(FEW_FEATURES))
     assert seconds_needed(run) == np.inf  # a search does better
+
+
+def test_anticlusters_have_as_many_rows_as_the_time_allows() -> None:
+    domain = Domain(np.zeros(6), np.ones(6))
+    counts = [(1_000,), (7_000,), (7_000, 6_000), (50_000,)]
+    by_limit = []
+    for limit in (60.0, 600.0, np.inf):
+        run = Session(None, domain, 3, 1e-4, limit, np.random.default_rng(0))  # type: ignore[arg-type]
+        together = []
+        for run.site_rows in counts:
+            together.append(rows_together(run))
+        by_limit.append(together)
+    short, long, endless = by_limit
+    assert short[0] == long[0] == 1_000  # all rows of a site, where they are few
+    assert FEWEST == short[3] < short[2] < short[1] < long[1] == TOGETHER
+    assert endless == [1_000, TOGETHER, TOGETHER, TOGETHER]
+
+
+@pytest.mark.usefixtures("pairs_at_once")
+def test_a_site_with_many_rows_is_proven_by_anticlusters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pairing, "rows_together", lambda session: 70)
+    data = {"a": rows(200, 8)}
+    weights = {"a": np.random.default_rng(2).uniform(0.5, 2.0, 200)}
+    result = fit(data, 3, weights=weights, gap=2e-2, folder=tmp_path)
+    assert result.bound_from == "pair prices"
+    assert result.gap <= 2e-2
+    with np.load(tmp_path / "prices-a.npz") as stored:
+        assert sorted(stored["pair_sizes"][:, 0].tolist()) == [66, 67, 67]
+    report = verify(result.certificate, data, {"a": tmp_path / "prices-a.npz"}, weights)
+    assert report.verified
+    assert report.lower_bound >= result.lower_bound
 
 
 @pytest.mark.usefixtures("pairs_at_once")

@@ -31,7 +31,7 @@ from . import messages
 from .messages import Request, Response
 from .structure import check_structure
 
-VERSION = 5
+VERSION = 6
 MAX_BYTES = 256 * 2**20  # well under the transport's frame limit of 2 GiB
 MAX_TEXT = 2_000  # characters of a name or reason
 MAX_NAMES = 10_000  # features
@@ -66,6 +66,7 @@ SHAPES: dict[str, tuple[str | int, ...]] = {
     "MakeColumns.kept": ("S",),
     "MakeColumns.points": ("Q", "D"),
     "FindTriples.z": ("S",),
+    "ImprovePairs.centroids": ("K", "D"),
     "Trim.points": ("P", "D"),
     "Examine.lower": ("B", "D"),
     "Examine.upper": ("B", "D"),

@@ -42,6 +42,7 @@ def _price_demand(query: PriceQuery) -> Demand:
     n_clusters, points = _candidates(query)
     if query.pairs is not None:
         n_clusters = max(n_clusters, query.pairs.n_clusters)
+        points += 0 if query.pairs.centroids is None else len(query.pairs.centroids)
     if query.start is not None:
         n_clusters = max(n_clusters, len(query.start.centroids))
         points += len(query.start.centroids)

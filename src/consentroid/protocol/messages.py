@@ -207,6 +207,8 @@ class ImprovePairs:
     n_clusters: int
     steps: int
     keep: bool = False
+    centroids: Array | None = None  # (K, D): more than `most_rows` rows are dealt into anticlusters that are alike in
+    most_rows: int = 0  # every cluster, and only pairs within these have prices; 0: all rows together
 
 
 @dataclass(frozen=True)

@@ -2,10 +2,13 @@
 
 Each site improves prices on pairs and triangles of its own rows (`site/pairs/`) and tells what they prove about these
 alone; K clusters of all rows cost no less than K of each site's by themselves. With all rows at one site nothing is
-lost by that, and as a rule what is left of the gap is hundredths of a per cent.
+lost by that, and as a rule what is left of the gap is hundredths of a per cent. Sites with many rows deal them into
+anticlusters, parts that are alike, and add up what each proves.
 """
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import numpy as np
 
@@ -18,31 +21,57 @@ from .session import Session
 
 STEPS, MORE_STEPS, LEAST_STEPS, FEW_ROWS = 30, 90, 10, 3_000  # between two bounds, which take as long as some steps
 SLOW, PATIENCE = 0.01, 8  # of what is missing: steps that close less, so many times, end it
-MOST_ROWS = 8_000  # of one site
+MOST_ROWS = 8_000  # of one site; its square is how many pairs there may be
 FEW_FEATURES = 5  # in as many dimensions a search comes to its end
 STEPS_NEEDED, SECONDS, AT_LEAST = 300, 1e-8, 0.01  # of steps; for each pair of rows in a step, and a step: about
+STEPS_AT_LEAST = 120  # that prove most of it, where there is no time for more
 MANY = 20  # clusters more that make a step twice as long
 SPARE = 1.5  # times what the steps before took, and their proof
+TOGETHER, FEWEST, FOR_EACH = 4_000, 400, 60  # rows of an anticluster: at most, at least, and for each cluster
+SHARE = 0.6  # of the time limit: what steps on anticlusters may take
 
 
 def seconds_needed(session: Session) -> float:
     """About; infinite where rows are too many, or features so few that a search does better."""
     few = session.domain.n_features <= FEW_FEATURES or session.n_clusters < 2
-    if few or not session.site_rows or max(session.site_rows) > MOST_ROWS:
+    if few or not session.site_rows:
         return np.inf
-    each = 1.0 + session.n_clusters / MANY
-    return STEPS_NEEDED * sum(SECONDS * each * n**2 + AT_LEAST for n in session.site_rows)
+    most = rows_together(session)
+    if any(n * min(n, most) > MOST_ROWS**2 for n in session.site_rows):
+        return np.inf
+    steps = STEPS_NEEDED if max(session.site_rows) <= most else STEPS_AT_LEAST
+    return steps * sum(_step(session, n, most) for n in session.site_rows)
+
+
+def rows_together(session: Session) -> int:
+    """Rows of an anticluster, at most: as many as the time limit allows, since few lose more (`site/pairs/`). All rows
+    of every site, where these are not too many."""
+    at_once = sum(n**2 for n in session.site_rows) * STEPS_NEEDED * SECONDS * _dearer(session)
+    if max(session.site_rows) <= TOGETHER and at_once <= SHARE * session.time_limit:
+        return max(session.site_rows)
+    most = SHARE * session.time_limit / (STEPS_NEEDED * SECONDS * _dearer(session) * sum(session.site_rows))
+    return int(np.clip(most, max(FEWEST, FOR_EACH * session.n_clusters), TOGETHER))
+
+
+def _step(session: Session, n: int, most: int) -> float:
+    """Seconds of one step at a site with so many rows."""
+    together = min(n, most)
+    return n * (SECONDS * _dearer(session) * together + AT_LEAST / together)
+
+
+def _dearer(session: Session) -> float:
+    return 1.0 + session.n_clusters / MANY
 
 
 def improve_pairs(session: Session) -> float:
     """Steps until the gap is closed, nothing more comes of them, or time is up; the bound."""
     session.enter("pairs")
-    best, waited, steps, took = 0.0, 0, STEPS, 0.0
+    best, waited, steps, took, asked = 0.0, 0, STEPS, 0.0, _request(session)
     while waited < PATIENCE and SPARE * took < session.left:
         began = session.clock
-        reply = session.totals.ask(PriceQuery(0, pairs=ImprovePairs(session.n_clusters, steps)))
+        reply = session.totals.ask(PriceQuery(0, pairs=replace(asked, steps=steps)))
         each = (session.clock - began) / steps
-        steps = STEPS if max(session.site_rows) <= FEW_ROWS else MORE_STEPS
+        steps = STEPS if min(max(session.site_rows), asked.most_rows) <= FEW_ROWS else MORE_STEPS
         steps = max(int(min(steps, session.left / max(SPARE * each, 1e-9))), LEAST_STEPS)
         took = steps * each
         assert reply.pairs is not None
@@ -57,11 +86,14 @@ def improve_pairs(session: Session) -> float:
     return best
 
 
+def _request(session: Session) -> ImprovePairs:
+    return ImprovePairs(session.n_clusters, 0, False, session.centroids, rows_together(session))
+
+
 def certify_pairs(session: Session, sites: tuple[str, ...], features: tuple[str, ...]) -> Certificate:
     """The certificate of the best pair prices that sites have come to."""
     session.enter("certificate")
-    query = PriceQuery(0, pairs=ImprovePairs(session.n_clusters, 0, keep=True))
-    replies = session.totals.ask_each(query)
+    replies = session.totals.ask_each(PriceQuery(0, pairs=replace(_request(session), keep=True)))
     told = [reply.pairs for reply in replies if reply.pairs]
     bounds = np.array([one.bound for one in told])
     lower = max(float(bounds.sum() - len(bounds) * 2.0**-52 * bounds.sum()), 0.0)

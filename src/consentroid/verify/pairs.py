@@ -36,14 +36,15 @@ LARGEST = 1e100  # of a number in the file, and of a row in its scale
 MOST_TRIANGLES = 200  # for each row
 FLOOR = 1e-290  # more than all underflow
 LEAST = 1e-250  # weight beside their mean
-NAMES = ("order", "group", "pairs", "triangles", "prices", "vectors", "beside", "origin", "numbers")
+NAMES = ("sizes", "order", "group", "pairs", "triangles", "prices", "vectors", "beside", "origin", "numbers")
 
 
 @dataclass(frozen=True)
 class StoredPairs:
-    """A site's private file of prices on pairs, as read: any numbers in it that pass `checked` make a true bound."""
+    """Prices on pairs of some of a site's rows, as its private file has them: any numbers that pass `checked` make a
+    true bound."""
 
-    order: NDArray[np.int32]  # (n,) rows as they stand in what follows
+    order: NDArray[np.int32]  # (n,) rows of the site as they stand in what follows
     group: NDArray[np.int32]  # (n,)
     pairs: NDArray[np.float16]  # (n (n − 1) / 2,) in units, below the diagonal, row by row
     triangles: NDArray[np.int32]  # (T, 3)
@@ -56,28 +57,53 @@ class StoredPairs:
 
 def kinds(n: int, n_features: int, n_clusters: int) -> dict[str, tuple[str, tuple[int, ...]]]:
     """Kind and shape of each array of a file; a size that is free is given as −(at most) − 1."""
-    free = -MOST_TRIANGLES * n - 1
+    free, parts = -MOST_TRIANGLES * n - 1, -n - 1
     return {
+        "sizes": ("<i4", (parts, 2)),
         "order": ("<i4", (n,)),
         "group": ("<i4", (n,)),
-        "pairs": ("<f2", (n * (n - 1) // 2,)),
+        "pairs": ("<f2", (-(n * (n - 1) // 2) - 1,)),
         "triangles": ("<i4", (free, 3)),
         "prices": ("<f8", (free,)),
         "vectors": ("<f8", (n, n_clusters - 1)),
         "beside": ("<f8", (n,)),
-        "origin": ("<f8", (n_features,)),
-        "numbers": ("<f8", (3,)),
+        "origin": ("<f8", (parts, n_features)),
+        "numbers": ("<f8", (parts, 3)),
     }
 
 
-def checked(arrays: dict[str, NDArray[Any]], name: str) -> StoredPairs:
-    """Refuted unless all of it can be what it is taken for; shapes are right already but for the triangles'."""
-    stored = StoredPairs(**arrays)
+def checked(arrays: dict[str, NDArray[Any]], name: str) -> list[StoredPairs]:
+    """What the file says of each part of the rows. Refuted unless all of it can be what it is taken for, and every row
+    is in one part, once; shapes are right already but for the sizes that are free."""
+    parts = _divided(arrays)
+    n = len(arrays["order"])
+    if parts is None or not np.array_equal(np.sort(arrays["order"]), np.arange(n)) or not all(map(_sound, parts)):
+        raise CertificateInvalid(f"site '{name}': its prices on pairs are no such prices")
+    return parts
+
+
+def _divided(arrays: dict[str, NDArray[Any]]) -> list[StoredPairs] | None:
+    """One part after the other; None if sizes do not add up to what is there."""
+    sizes = arrays["sizes"].astype(np.int64)
+    if len(sizes) == 0 or sizes[:, 0].min() < 1 or sizes[:, 1].min() < 0:
+        return None
+    n, t = sizes.T
+    counts = {"pairs": n * (n - 1) // 2, "triangles": t, "prices": t}
+    pieces = []
+    for name in NAMES[1:-2]:
+        ends = np.cumsum(counts.get(name, n))
+        if ends[-1] != len(arrays[name]):
+            return None
+        pieces.append(np.split(arrays[name], ends[:-1]))
+    if not len(arrays["origin"]) == len(arrays["numbers"]) == len(sizes):
+        return None
+    return [StoredPairs(*of) for of in zip(*pieces, arrays["origin"], arrays["numbers"], strict=True)]
+
+
+def _sound(stored: StoredPairs) -> bool:
     n = len(stored.order)
     theta, unit, scale = stored.numbers.tolist()
-    good = len(stored.prices) == len(stored.triangles)
-    good = good and np.array_equal(np.sort(stored.order), np.arange(n))
-    good = good and bool(stored.group.min() >= 0 and stored.group.max() < n)
+    good = bool(stored.group.min() >= 0 and stored.group.max() < n)
     good = good and bool(np.all(stored.pairs >= 0.0) and np.isfinite(stored.pairs).all())
     good = good and bool(np.all((stored.prices >= 0.0) & (stored.prices <= LARGEST)))
     good = good and all(np.all(np.abs(part) <= LARGEST) for part in (stored.vectors, stored.beside))
@@ -90,13 +116,16 @@ def checked(arrays: dict[str, NDArray[Any]], name: str) -> StoredPairs:
         present[stored.group] = True
         good = bool(stored.triangles.min() >= 0 and stored.triangles.max() < n)
         good = good and bool(present[stored.triangles].all() and np.all((g != h) & (g != k) & (h != k)))
-    if not good:
-        raise CertificateInvalid(f"site '{name}': its prices on pairs are no such prices")
-    return stored
+    return bool(good)
 
 
-def pairs_bound(x: Array, w: Array, stored: StoredPairs, n_clusters: int) -> float:
-    """No K clusters of these rows cost less; 0 where nothing is proven. Overflow raises (`verify` traps it)."""
+def pairs_bound(x: Array, w: Array, parts: list[StoredPairs], n_clusters: int) -> float:
+    """No K clusters of these rows cost less: not less than K clusters of each part of them by itself."""
+    return rounded_down(sum((Fraction(_bound_of(x, w, part, n_clusters)) for part in parts), Fraction(0)))
+
+
+def _bound_of(x: Array, w: Array, stored: StoredPairs, n_clusters: int) -> float:
+    """The same of one part; 0 where nothing is proven. Overflow raises (`verify` traps it)."""
     x, w = x[stored.order], w[stored.order]
     n, n_features = x.shape
     theta, unit, scale = stored.numbers.tolist()

@@ -71,7 +71,9 @@ def stored_prices(certificate: Certificate, name: str, source: PriceSource | Non
     return StoredPrices(np.ascontiguousarray(prices), triples, np.ascontiguousarray(fees))
 
 
-def stored_pairs(certificate: Certificate, name: str, source: PriceSource | None, n_rows: int) -> StoredPairs | None:
+def stored_pairs(
+    certificate: Certificate, name: str, source: PriceSource | None, n_rows: int
+) -> list[StoredPairs] | None:
     """The same for prices on pairs; None where the site has none, which proves nothing of its rows."""
     if certificate.price_files[name] == pairs_digest([]):
         return None

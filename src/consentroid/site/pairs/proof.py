@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,8 +41,8 @@ HALVES = 2.0**10  # greatest pair price, in its own unit: half precision holds 6
 
 @dataclass(frozen=True)
 class PairProof:
-    """What a checker needs beside the rows, those of positive weight; it stays with the site. Bad numbers make a weak
-    bound, never a wrong one."""
+    """What a checker needs beside the rows of one anticluster, all of positive weight; it stays with the site. Bad
+    numbers make a weak bound, never a wrong one."""
 
     order: NDArray[np.int32]  # (n,) the rows as they stand here
     group: NDArray[np.int32]  # (n,) of each row in this order
@@ -54,11 +55,30 @@ class PairProof:
     numbers: Array  # (3,) θ, unit of pairs, scale of rows: a power of two
     bound: float
 
-    @property
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        """By the names that a file has for them."""
-        names = ("order", "group", "pairs", "triangles", "prices", "vectors", "beside", "origin", "numbers")
-        return {f"pair_{name}": getattr(self, name) for name in names}
+
+@dataclass(frozen=True)
+class PairFile:
+    """Proofs of a site's anticlusters (`anticlusters.py`), as its private file has them: one after the other."""
+
+    arrays: dict[str, NDArray[Any]]  # by their names in the file
+    bound: float  # of all rows, rounded down
+
+    @classmethod
+    def of(cls, proofs: Sequence[tuple[NDArray[np.int64], PairProof]]) -> PairFile:
+        """From the rows of each anticluster and its proof."""
+        parts = [proof for _, proof in proofs]
+        arrays: dict[str, NDArray[Any]] = {
+            "sizes": np.array([(len(part.order), len(part.prices)) for part in parts], np.int32),
+            "order": np.concatenate([rows[proof.order] for rows, proof in proofs]).astype(np.int32),
+        }
+        for name in ("group", "pairs", "triangles", "prices", "vectors", "beside"):
+            arrays[name] = np.concatenate([getattr(part, name) for part in parts])
+        for name in ("origin", "numbers"):
+            arrays[name] = np.stack([getattr(part, name) for part in parts])
+        bound = math.fsum(part.bound for part in parts)
+        if len(parts) > 1:
+            bound *= 1.0 - 4.0 * UNIT
+        return cls({f"pair_{name}": array for name, array in arrays.items()}, bound)
 
     @property
     def digest(self) -> str:

@@ -7,14 +7,16 @@ import os
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...core.arrays import Array
 from ...core.errors import NodeRefused
 from ...protocol.messages import ImprovePairs, PairBound
 from ..guard import Guard
 from ..parallel import Pool
-from .prices import PairPrices
-from .proof import PairProof
+from .anticlusters import deal
+from .prices import BLAS, PairPrices
+from .proof import PairFile, PairProof
 
 MOST_ROWS = 8_000  # four matrices of all pairs of these, two of them in double precision, take 1.5 GB
 MOST_STEPS = 100  # of one request
@@ -22,42 +24,81 @@ MOST_UNEQUAL = 1e12  # weights
 NO_FILE = hashlib.sha256().hexdigest()
 
 
+class Anticluster:
+    """Prices on the pairs of some of the rows, and the best of what they have proven."""
+
+    def __init__(self, x: Array, w: Array, rows: NDArray[np.int64], n_clusters: int, pool: Pool) -> None:
+        self.rows, self._prices = rows, PairPrices(x[rows], w[rows], n_clusters, pool)
+        self.best: PairProof | None = None
+
+    def improve(self, steps: int) -> PairProof:
+        self._prices.improve(steps)
+        found = self._prices.proof()
+        if self.best is None or found.bound > self.best.bound:
+            self.best = found
+        return self.best
+
+
 class SitePairs:
     """State of one run at one site; x and w are its rows, all of positive weight."""
 
     def __init__(self, x: Array, w: Array, pool: Pool, guard: Guard) -> None:
         self.x, self.w, self.pool, self.guard = x, w, pool, guard
-        self._prices: PairPrices | None = None
-        self._best: PairProof | None = None
+        self._asked = (0, 0)
+        self._parts: list[Anticluster] = []
 
     def improve(self, request: ImprovePairs, path: Path | None) -> PairBound:
-        if request.n_clusters < 1 or not 0 <= request.steps <= MOST_STEPS:
-            raise NodeRefused(f"{request.steps} steps for {request.n_clusters} clusters; at most {MOST_STEPS} at once")
-        if not self._possible(request.n_clusters):
+        if request.n_clusters < 1 or not 0 <= request.steps <= MOST_STEPS or request.most_rows < 0:
+            raise NodeRefused(
+                f"{request.steps} steps for {request.n_clusters} clusters of {request.most_rows} rows at most; "
+                f"at most {MOST_STEPS} at once"
+            )
+        if request.centroids is not None and (len(request.centroids), self.x.shape[1]) != request.centroids.shape:
+            raise NodeRefused(f"centroids of {request.centroids.shape} for rows with {self.x.shape[1]} features")
+        if not self._possible(request):
             return PairBound(0.0, NO_FILE if request.keep else "")
-        if self._prices is None or self._prices.n_clusters != request.n_clusters:
-            self._prices, self._best = PairPrices(self.x, self.w, request.n_clusters, self.pool), None
-        if request.steps or self._best is None:
-            self._prices.improve(request.steps)
-            found = self._prices.proof()
-            if self._best is None or found.bound > self._best.bound:
-                self._best = found
-        best = self._best
-        assert best is not None
-        bound = self.guard.bound(best.bound)
+        if self._asked != (request.n_clusters, request.most_rows):
+            self._begin(request)
+        if request.steps or any(part.best is None for part in self._parts):
+            self._improve(request.steps)
+        file = PairFile.of([(part.rows, part.best) for part in self._parts if part.best is not None])
+        bound = self.guard.bound(file.bound)
         if not request.keep:
             return PairBound(bound)
-        write(best, path)
-        return PairBound(bound, best.digest)
+        write(file, path)
+        return PairBound(bound, file.digest)
 
-    def _possible(self, n_clusters: int) -> bool:
-        """More rows than clusters, not too many, and weights that single precision can hold side by side. Where groups
-        of few rows are not told, nor are clusters of so few: nearly as many clusters as rows would tell of one pair."""
-        enough = n_clusters * self.guard.least <= len(self.x) <= MOST_ROWS
-        return enough and 1 < n_clusters < len(self.x) and bool(self.w.max() <= MOST_UNEQUAL * self.w.min())
+    def _begin(self, request: ImprovePairs) -> None:
+        dealt = [np.arange(len(self.x))]
+        if request.centroids is not None and len(request.centroids) and request.most_rows:
+            dealt = deal(self.x, self.w, request.centroids, request.most_rows)
+        pool = self.pool if len(dealt) == 1 else None  # else each is the work of one thread
+        self._parts = [Anticluster(self.x, self.w, rows, request.n_clusters, pool) for rows in dealt]
+        self._asked = (request.n_clusters, request.most_rows)
+
+    def _improve(self, steps: int) -> None:
+        if len(self._parts) == 1 or self.pool is None:
+            for part in self._parts:
+                part.improve(steps)
+            return
+        with BLAS.limit(limits=1):
+            for done in [self.pool.submit(part.improve, steps) for part in self._parts]:
+                done.result()
+
+    def _possible(self, request: ImprovePairs) -> bool:
+        """More rows than clusters, not too many pairs, and weights that single precision can hold side by side. Where
+        groups of few rows are not told, nor are clusters of so few: nearly as many clusters as rows would tell of one
+        pair."""
+        n, n_clusters = len(self.x), request.n_clusters
+        most = request.most_rows or n
+        if not 1 < n_clusters < n or n * min(n, most) > MOST_ROWS**2:
+            return False
+        least = n // -(-n // most)  # rows of an anticluster
+        enough = n_clusters < least and n_clusters * self.guard.least <= least
+        return enough and bool(self.w.max() <= MOST_UNEQUAL * self.w.min())
 
 
-def write(proof: PairProof, path: Path | None) -> None:
+def write(proof: PairFile, path: Path | None) -> None:
     """A file that only its owner may read."""
     if path is not None:
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
