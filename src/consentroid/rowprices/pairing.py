@@ -27,7 +27,7 @@ STEPS_NEEDED, SECONDS, AT_LEAST = 300, 1e-8, 0.01  # of steps; for each pair of 
 STEPS_AT_LEAST = 120  # that prove most of it, where there is no time for more
 MANY = 20  # clusters more that make a step twice as long
 SPARE = 1.5  # times what the steps before took, and their proof
-TOGETHER, FEWEST, FOR_EACH = 4_000, 400, 60  # rows of an anticluster: at most, at least, and for each cluster
+TOGETHER, FEWEST, FOR_EACH = 4_000, 480, 60  # rows of an anticluster: at most, at least, and for each cluster
 SHARE = 0.6  # of the time limit: what steps on anticlusters may take
 
 
@@ -55,8 +55,7 @@ def rows_together(session: Session) -> int:
 
 def _step(session: Session, n: int, most: int) -> float:
     """Seconds of one step at a site with so many rows."""
-    together = min(n, most)
-    return n * (SECONDS * _dearer(session) * together + AT_LEAST / together)
+    return SECONDS * _dearer(session) * n * min(n, most) + AT_LEAST
 
 
 def _dearer(session: Session) -> float:
