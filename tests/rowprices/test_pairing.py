@@ -11,7 +11,7 @@ from consentroid.core.problem import Domain
 from consentroid.core.result import StopReason
 from consentroid.fitting import fit
 from consentroid.rowprices import attempts, pairing
-from consentroid.rowprices.pairing import FEW_FEATURES, FEWEST, MOST_ROWS, TOGETHER, rows_together, seconds_needed
+from consentroid.rowprices.pairing import FEW_FEATURES, FEWEST, MOST, MOST_ROWS, rows_together, seconds_needed
 from consentroid.rowprices.session import Session
 from consentroid.site.pairs import site as site_pairs
 from consentroid.verify import verify
@@ -95,8 +95,8 @@ def test_anticlusters_have_as_many_rows_as_the_time_allows() -> None:
         by_limit.append(together)
     short, long, endless = by_limit
     assert short[0] == long[0] == 1_000  # all rows of a site, where they are few
-    assert FEWEST == short[3] < short[2] < short[1] < long[1] == TOGETHER
-    assert endless == [1_000, TOGETHER, TOGETHER, TOGETHER]
+    assert FEWEST == short[3] < short[2] < short[1] < long[1] == MOST
+    assert endless == [1_000, MOST, MOST, MOST]
 
 
 @pytest.mark.usefixtures("pairs_at_once")

@@ -27,7 +27,8 @@ STEPS_NEEDED, SECONDS, AT_LEAST = 300, 1e-8, 0.01  # of steps; for each pair of 
 STEPS_AT_LEAST = 120  # that prove most of it, where there is no time for more
 MANY = 20  # clusters more that make a step twice as long
 SPARE = 1.5  # times what the steps before took, and their proof
-TOGETHER, FEWEST, FOR_EACH = 4_000, 480, 60  # rows of an anticluster: at most, at least, and for each cluster
+TOGETHER = 4_000  # rows of a site that are not dealt, if there is time
+MOST, FEWEST, FOR_EACH = 2_000, 480, 60  # rows of an anticluster: with more, steps come to rest late; for each cluster
 SHARE = 0.6  # of the time limit: what steps on anticlusters may take
 
 
@@ -50,7 +51,7 @@ def rows_together(session: Session) -> int:
     if max(session.site_rows) <= TOGETHER and at_once <= SHARE * session.time_limit:
         return max(session.site_rows)
     most = SHARE * session.time_limit / (STEPS_NEEDED * SECONDS * _dearer(session) * sum(session.site_rows))
-    return int(np.clip(most, max(FEWEST, FOR_EACH * session.n_clusters), TOGETHER))
+    return int(np.clip(most, max(FEWEST, FOR_EACH * session.n_clusters), MOST))
 
 
 def _step(session: Session, n: int, most: int) -> float:
