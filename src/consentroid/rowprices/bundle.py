@@ -41,7 +41,6 @@ WINDOW, WORTHWHILE = 30, 0.05  # so many steps should close at least this share 
 STALE = 2  # times that they did not, before the root's prices count as optimal; others' once
 PER_STALE = 4  # for so many clusters more the root waits once more: it would have as many children
 TRIPLES_EVERY, SLOW, NEW_TRIPLES = 20, 0.25, 200  # steps that close less than this share: triples, at most so many
-TRIPLES_EVERY_OF_MANY = 10  # steps, with many clusters: their prices come to rest soon, and triples are what is lacking
 MOST_FOR_TRIPLES = 3000  # columns: sites tell a number for each pair of them, under masks 144 MB
 WITH_TRIPLES = 3  # times as many new columns for each cluster: sets differ by who pays
 FOR_EACH = 5  # new columns for each where clusters are many: masters are dear then, and columns cheap
@@ -118,13 +117,12 @@ class Bundle:
 
     # ------------------------------------------------------------------ the loop
 
-    def improve(self, goal: float, until: float = np.inf, most: int = 10**9, rounds: bool = True) -> None:
+    def improve(self, goal: float, until: float = np.inf, most: int = 10**9) -> None:
         """Steps until the value reaches the goal, the prices are as good as they get, the clock shows `until`, or
-        there were `most` of them; then it `rounds`."""
+        there were `most` of them."""
         idle, stale, since, last = 0, 0, self.steps, self.steps + most
         asked, before_those = self.steps, self.value
         patience = 1 if self.node.path else STALE + max(self.session.n_clusters - PATIENT, 0) // PER_STALE
-        every = TRIPLES_EVERY_OF_MANY if self.session.n_clusters >= PATIENT else TRIPLES_EVERY
         before_that = top = self.value
         while self.value < goal and not self.optimal and self.steps < last and self.session.clock < until:
             self.session.check_time()
@@ -137,7 +135,7 @@ class Bundle:
             if self.steps - since >= WINDOW:  # many steps that hardly help: columns come and go, the value stays
                 stale = stale + 1 if top - before_that < WORTHWHILE * (goal - top) else 0
                 since, before_that, top = self.steps, top, -np.inf
-            if idle >= PATIENCE or self.steps - asked >= every:
+            if idle >= PATIENCE or self.steps - asked >= TRIPLES_EVERY:
                 idle = 0 if self._has_missed() else idle
                 if self.session.n_clusters >= PATIENT and self.value >= self.session.bound_leaving(ALMOST):
                     break
@@ -148,7 +146,7 @@ class Bundle:
                 asked, before_those = self.steps, best
             self.optimal = idle >= PATIENCE or stale >= patience
             self.session.note()
-        if self.value >= goal or self._credit or not rounds:
+        if self.value >= goal or self._credit:
             return
         if self.node.path and self._rounded_at == 0:  # the prices are as good as they get: is the incumbent?
             self._find_incumbents()

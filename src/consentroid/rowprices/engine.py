@@ -33,7 +33,6 @@ from .tree import SearchTree
 from .trimming import PATIENT
 
 STEPS_PER_SEARCH = 60  # of prices, before what they have come to is proven again
-STEPS_AFTER_MISSES = 20  # with many clusters, where what searches found has taken the value below what is needed
 SEARCHES_LEFT = 4.0  # times what a search takes: kept at the end, so that the last prices are proven, too
 LEFT_AT_THE_END = 0.05  # of the time, at least
 STEPS_BEFORE_BRANCHING = 10  # the same for a node that is branched anyway
@@ -42,7 +41,7 @@ REGION_NUMBERS = 2e7  # rows times features times boxes that the search for regi
 REGION_LOOKS = 30.0  # or so many times all rows, if that is more
 CLEAR_ROWS = 20_000  # up to which prices are moved so that regions become small: with more, nothing costs as much
 TO_PROVE = 0.15  # of the gap that prices leave: what a search for the bound's own sake may lack besides
-TO_PROVE_OF_MANY = 0.02  # with many clusters, where a step takes as long as such a search
+TO_PROVE_OF_MANY = 0.05  # with many clusters, where a step takes as long as such a search
 BRANCH_WITH = 0.5  # of the gap that the best prices leave: what the bound of a node that is branched may lack besides
 BRANCH_WITH_TRIPLES = 0.1  # the same where fees leave so little that a missing column counts
 SEARCH_UNTIL, SEARCH_FOR, SEARCH_LATEST = 0.3, 0.2, 0.6  # of the time: for a search of all axes that does not end
@@ -214,9 +213,6 @@ class Engine:
             if optimal and promised < session.cutoff and proven_enough:  # it must be branched anyway
                 return
             bundle.improve(self._goal(), np.inf if node.path else self._search_at)
-            until = session.time_limit - self._left_for_the_end()
-            if promised >= session.cutoff > bundle.value and self._prefers_prices(node, bundle, until):
-                bundle.improve(self._goal(), until, STEPS_AFTER_MISSES, rounds=False)
 
     def _left_for_the_end(self) -> float:
         """Seconds in which the last prices can be proven, which mostly takes more than one search."""

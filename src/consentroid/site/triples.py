@@ -23,7 +23,7 @@ from .parallel import Pool, in_parallel
 
 MOST_ROWS = 20_000  # of a site that looks for triples: with more, no few rows matter
 MOST_PATTERNS = 4_000  # sets of columns that rows are in, which are compared by pairs
-LEAST = 0.03  # by which the mixture must violate a triple
+LEAST = 0.05  # by which the mixture must violate a triple
 MOST_COLUMNS = 4_000  # the heaviest
 MOST_SERVED = 2.0  # Σ z of a row, which a master serves about once: no other mixture keeps a site busy for long
 OFTEN = 2  # triples at a time with rows that are in the same columns
@@ -181,7 +181,7 @@ class ChosenTriples:
         free = [[j for j in some if j not in self._clump_of] for some in candidates]
         # where triples share rows always the first of those that are alike: then they meet in few clumps
         options = [
-            ([*some[:1], *every] if self._largest > 3 else some[len(some) // 2 :][:1] or every)[:TRIED]
+            [some[0 if self._largest > 3 else len(some) // 2]] if some else every[:TRIED]
             for some, every in zip(free, candidates, strict=True)
         ]
         for three in product(*options):
