@@ -12,6 +12,7 @@ from consentroid.core.errors import NodeRefused
 from consentroid.protocol.messages import ImprovePairs
 from consentroid.site.guard import Guard
 from consentroid.site.kernels.dealing import exchange
+from consentroid.site.pairs import site as site_pairs
 from consentroid.site.pairs.anticlusters import deal
 from consentroid.site.pairs.site import SitePairs
 from reference_prover import exact_optimum
@@ -107,6 +108,21 @@ def test_anticlusters_of_too_few_rows_tell_nothing() -> None:
         told = SitePairs(x, np.ones(60), None, guard).improve(ImprovePairs(2, 60, False, centres, most), None)
         assert (told.bound > 0.0) == tells
     assert SitePairs(x, np.ones(60), None, Guard()).improve(ImprovePairs(2, 60, False, centres, 2), None).bound == 0.0
+
+
+def test_rows_that_are_not_dealt_are_not_taken_for_dealt(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A request that names a size but no centroids would have a site make all pairs of any number of rows."""
+    monkeypatch.setattr(site_pairs, "MOST_ROWS", 40)
+    x, centres = mixture(60, 3, 2)
+    for centroids, tells in ((centres, True), (None, False), (centres[:0], False)):
+        told = SitePairs(x, np.ones(60), None, Guard()).improve(ImprovePairs(2, 60, False, centroids, 20), None)
+        assert (told.bound > 0.0) == tells
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_rows_whose_squares_overflow_are_dealt_all_the_same() -> None:
+    x, centres = mixture(60, 3, 2)
+    assert sorted(np.concatenate(deal(1e160 * x, np.ones(60), centres, 20))) == list(range(60))
 
 
 def test_what_cannot_be_asked_is_refused() -> None:

@@ -46,7 +46,11 @@ def _neighbours(x: Array, rows: NDArray[np.int64], few: int) -> NDArray[np.int64
             done.append(rows)
             continue
         apart = x[rows] - x[rows].mean(axis=0)
-        _, vectors = np.linalg.eigh(apart.T @ apart)
+        scatter = apart.T @ apart
+        if not np.isfinite(scatter).all():  # rows so far apart that squares overflow: they stay in their order
+            done.append(rows)
+            continue
+        _, vectors = np.linalg.eigh(scatter)
         along = rows[np.argsort(apart @ vectors[:, -1], kind="stable")]
         waiting += [along[len(rows) // 2 :], along[: len(rows) // 2]]
     return np.concatenate(done)

@@ -70,8 +70,8 @@ class SitePairs:
 
     def _begin(self, request: ImprovePairs) -> None:
         dealt = [np.arange(len(self.x))]
-        if request.centroids is not None and len(request.centroids) and request.most_rows:
-            dealt = deal(self.x, self.w, request.centroids, request.most_rows)
+        if request.centroids is not None:
+            dealt = deal(self.x, self.w, request.centroids, self._together(request))
         pool = self.pool if len(dealt) == 1 else None  # else each is the work of one thread
         self._parts = [Anticluster(self.x, self.w, rows, request.n_clusters, pool) for rows in dealt]
         self._asked = (request.n_clusters, request.most_rows)
@@ -85,13 +85,18 @@ class SitePairs:
             for done in [self.pool.submit(part.improve, steps) for part in self._parts]:
                 done.result()
 
+    def _together(self, request: ImprovePairs) -> int:
+        """Rows of an anticluster, at most: all, where they cannot be dealt."""
+        dealt = request.centroids is not None and len(request.centroids) > 0 and request.most_rows > 0
+        return min(request.most_rows, len(self.x)) if dealt else len(self.x)
+
     def _possible(self, request: ImprovePairs) -> bool:
         """More rows than clusters, not too many pairs, and weights that single precision can hold side by side. Where
         groups of few rows are not told, nor are clusters of so few: nearly as many clusters as rows would tell of one
         pair."""
         n, n_clusters = len(self.x), request.n_clusters
-        most = request.most_rows or n
-        if not 1 < n_clusters < n or n * min(n, most) > MOST_ROWS**2:
+        most = self._together(request)
+        if not 1 < n_clusters < n or n * most > MOST_ROWS**2:
             return False
         least = n // -(-n // most)  # rows of an anticluster
         enough = n_clusters < least and n_clusters * self.guard.least <= least
