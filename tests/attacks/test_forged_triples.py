@@ -84,8 +84,8 @@ def bad_tables() -> list[Any]:
     cases = [({"triples": three, "fees": np.full((1, 1), bad)}, "fee") for bad in (-0.01, np.nan, np.inf, 1e301)]
     cases += [({"triples": np.array([rows]), "fees": fee}, "twice") for rows in ([0, 0, 1], [1, 1, 1])]
     cases += [({"triples": np.array([rows]), "fees": fee}, "not there") for rows in ([0, 1, 99], [-1, 0, 1])]
-    often = np.tile(three, (17, 1))
-    cases.append(({"triples": often, "fees": np.full((1, 17), 1e-4)}, "more than 16 triples with a fee hang together"))
+    often = np.tile(three, (65, 1))
+    cases.append(({"triples": often, "fees": np.full((1, 65), 1e-5)}, "more than 64 triples with a fee hang together"))
     cases.append(({"triples": three * 1.0, "fees": fee}, "of the shape"))
     cases.append(({"triples": np.array([[0, 1]]), "fees": fee}, "of the shape"))
     cases.append(({"triples": three, "fees": np.full((2, 1), 0.01)}, "of the shape"))
@@ -102,9 +102,9 @@ def test_what_are_no_triples_refutes(table: dict[str, np.ndarray], match: str) -
 
 
 def test_clumps_that_grow_too_large_refute() -> None:
-    chain = np.array([[i, i + 1, i + 2] for i in range(0, 8, 2)])
-    assert [len(rows) for rows in clumps_of(chain[:3])] == [7]
-    with pytest.raises(CertificateInvalid, match="more than 8 rows of triples with a fee hang together"):
+    chain = np.array([[i, i + 1, i + 2] for i in range(0, 24, 2)])
+    assert [len(rows) for rows in clumps_of(chain[:11])] == [23]
+    with pytest.raises(CertificateInvalid, match="more than 24 rows of triples with a fee hang together"):
         clumps_of(chain)
     assert clumps_of(np.array([[5, 1, 2], [7, 8, 9], [3, 2, 6]])) == {(1, 2, 3, 5, 6): [0, 2], (7, 8, 9): [1]}
 

@@ -22,6 +22,7 @@ from consentroid.protocol.messages import (
 from consentroid.protocol.price_rules import PriceRules
 from consentroid.site import clumps
 from consentroid.site.guard import Guard
+from consentroid.site.kernels.triples import least_loss
 from consentroid.site.price_files import SitePrices
 from consentroid.site.prices import PricedRows
 from consentroid.site.triples import ChosenTriples
@@ -67,6 +68,41 @@ def best_set(rows: PricedRows, m: np.ndarray, slot: int = 0) -> tuple[float, set
         total += min(costs)
         chosen |= set(subsets[int(np.argmin(costs))])
     return total, chosen
+
+
+@pytest.mark.parametrize(("n", "n_triples"), [(3, 1), (6, 4), (9, 14), (12, 30)])
+def test_the_least_loss_is_that_of_all_sets(n: int, n_triples: int) -> None:
+    rng = np.random.default_rng(n)
+    for _ in range(20):
+        gains, masks, fees = random_clump(rng, n, n_triples)
+        least, loss, served = least_loss(gains, n, masks, fees, np.empty((3, n)))
+        assert least == loss == pytest.approx(loss_of(gains, masks, fees, served), rel=1e-12)
+        assert least == pytest.approx(min(loss_of(gains, masks, fees, some) for some in range(1 << n)), rel=1e-12)
+
+
+def test_where_too_many_sets_are_good_the_least_loss_is_a_bound() -> None:
+    rng, stopped = np.random.default_rng(1), 0
+    for _ in range(30):
+        gains, masks, fees = random_clump(rng, clumps.MOST_TIED, clumps.MOST_SHARED)
+        least, loss, served = least_loss(gains, len(gains), masks, fees, np.empty((3, len(gains))))
+        assert least <= loss == pytest.approx(loss_of(gains, masks, fees, served), rel=1e-12)
+        for some in rng.integers(1 << len(gains), size=300).tolist():
+            assert least <= loss_of(gains, masks, fees, some) * (1.0 + 1e-12)
+            one_more = min(loss_of(gains, masks, fees, served ^ (1 << i)) for i in range(len(gains)))
+            assert least <= one_more * (1.0 + 1e-12)
+        stopped += least < loss
+    assert 0 < stopped < 30
+
+
+def random_clump(rng: np.random.Generator, n: int, n_triples: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    gains = np.maximum(rng.exponential(size=n) - 0.1, 0.0)
+    masks = np.array([sum(1 << j for j in rng.choice(n, 3, replace=False).tolist()) for _ in range(n_triples)])
+    return gains, masks, rng.exponential(size=n_triples) * rng.choice([0.3, 1.0, 3.0]) * n / (3 * n_triples)
+
+
+def loss_of(gains: np.ndarray, masks: np.ndarray, fees: np.ndarray, served: int) -> float:
+    left_out = sum(gain for i, gain in enumerate(gains) if not (served >> i) & 1)
+    return left_out + sum(fee for mask, fee in zip(masks.tolist(), fees) if (mask & served).bit_count() >= 2)
 
 
 def members(rows: PricedRows) -> list[set[int]]:
@@ -196,7 +232,7 @@ def test_clumps_are_what_the_checker_takes_them_for() -> None:
 
 
 def test_rows_in_no_triple_come_first_and_clumps_stay_small() -> None:
-    choice = ChosenTriples([[0, 1, 2], [2, 3, 4], [4, 5, 6]], 10)
+    choice = ChosenTriples([[0, 1, 2], [2, 3, 4], [4, 5, 6]], 10, largest=8)
 
     def take(patterns: list[int], rows: list[list[int]]) -> None:
         choice.take(patterns, dict(zip(patterns, rows)))  # type: ignore[arg-type]

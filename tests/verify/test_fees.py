@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from consentroid.verify.boxes import padded
-from consentroid.verify.kernels import add_fees, box_sums, classify, frame
+from consentroid.verify.kernels import add_fees, box_sums, classify, frame, least_due
 from consentroid.verify.stored_prices import clumps_of
 
 F = Fraction
@@ -88,3 +88,36 @@ def test_fees_never_raise_a_minorant_too_far(scale: float) -> None:
             out_rows, in_rows = set(order[:first].tolist()), set(order[last:].tolist())
             assert told <= least_with_fees(y, w, prices, geometry, out_rows, in_rows, triples, fees, m)
     assert helped > 20
+
+
+@pytest.mark.parametrize("n", [3, 7, 11])
+def test_the_least_due_of_a_clump_is_that_of_all_sets(n: int) -> None:
+    rng = np.random.default_rng(n)
+    for _ in range(15):
+        gains, masks, fees = clump(rng, n, int(rng.integers(1, 3 * n)))
+        told = least_due(gains, n, masks, fees, np.empty(n, np.int64), np.empty(n), np.empty(n))
+        least = min(due(gains, masks, fees, some) for some in range(1 << n))
+        assert abs(F(float(told)) - least) <= least * F(2) ** -45
+
+
+def test_a_clump_with_too_many_good_sets_proves_less() -> None:
+    """Rows that gain all the same and triples that cost all the same: no branch is worse than the others."""
+    rng = np.random.default_rng(8)
+    _, masks, _ = clump(rng, 24, 64)
+    gains, fees = np.ones(24), np.full(64, 0.5)
+    told = least_due(gains, 24, masks, fees, np.empty(24, np.int64), np.empty(24), np.empty(24))
+    served = 0
+    for i in list(range(24)) * 2:  # a good set, row by row
+        served = min(served, served ^ (1 << i), key=lambda one: due(gains, masks, fees, one))
+    assert 0.0 <= told < 0.5 * float(due(gains, masks, fees, served))
+
+
+def clump(rng: np.random.Generator, n: int, n_triples: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    gains = np.maximum(rng.exponential(size=n) - 0.1, 0.0)
+    masks = np.array([sum(1 << j for j in rng.choice(n, 3, replace=False).tolist()) for _ in range(n_triples)])
+    return gains, masks, rng.exponential(size=n_triples) * rng.choice([0.3, 1.0, 3.0]) * n / (3 * n_triples)
+
+
+def due(gains: np.ndarray, masks: np.ndarray, fees: np.ndarray, served: int) -> Fraction:
+    left_out = sum((gain for i, gain in enumerate(exact(gains)) if not (served >> i) & 1), F(0))
+    return left_out + sum(fee for mask, fee in zip(masks.tolist(), exact(fees)) if (mask & served).bit_count() >= 2)

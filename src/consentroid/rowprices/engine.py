@@ -22,6 +22,7 @@ from .bundle import Bundle
 from .cells import Cell, Node, between_centroids, frontier, most_fractional
 from .columns import Columns
 from .coordinates import Axes, spectral_bound
+from .grafting import graft
 from .incumbents import evaluate, lloyd, split_starts, swaps
 from .learning import learn
 from .pairing import seconds_needed
@@ -37,6 +38,7 @@ SEARCHES_LEFT = 4.0  # times what a search takes: kept at the end, so that the l
 LEFT_AT_THE_END = 0.05  # of the time, at least
 STEPS_BEFORE_BRANCHING = 10  # the same for a node that is branched anyway
 ROUNDINGS_AT_THE_END = 15  # that find nothing, where a tree of cells has taught new columns
+STARTS_OF_MANY = 8  # clusterings from which the first incumbent is put together, where clusters are many
 REGION_NUMBERS = 2e7  # rows times features times boxes that the search for regions may look at
 REGION_LOOKS = 30.0  # or so many times all rows, if that is more
 CLEAR_ROWS = 20_000  # up to which prices are moved so that regions become small: with more, nothing costs as much
@@ -331,10 +333,13 @@ class Engine:
             lloyd(session, init[None], self.spread)
         if session.centroids is None or session.n_clusters > 1:
             candidates = split_starts(session, reference + mean, self.spread)
-            ended = lloyd(session, candidates, self.spread, keep=2)
+            many = session.n_clusters >= PATIENT
+            ended = lloyd(session, candidates, self.spread, keep=STARTS_OF_MANY if many else 2)
+            if many:
+                graft(session, ended, self.spread)
             if session.stride == 1:
                 swaps(session, self.spread, rounds=min(1 + session.n_clusters // 3, 8))
-            self._pool = ended.reshape(-1, session.domain.n_features)
+            self._pool = ended[:2].reshape(-1, session.domain.n_features)
         else:
             self._pool = session.centroids
         self.locate(Axes.principal(moments, reference))

@@ -21,12 +21,17 @@ MOST_CHANGED = 0.35  # share of the columns that a border may replace: with more
 
 
 class Factor:
-    def __init__(self, quadratic: Array) -> None:
-        self.quadratic = quadratic
+    """Of Q and a ridge on its diagonal, which is never added to Q itself: Q is large."""
+
+    def __init__(self, quadratic: Array, ridge: Array | float = 0.0) -> None:
+        self._quadratic, self._ridge = quadratic, np.broadcast_to(ridge, len(quadratic))
         self.forget()
 
+    def times(self, z: Array) -> Array:
+        return np.asarray(self._quadratic @ z + self._ridge * z)
+
     def forget(self) -> None:
-        self._factorise(np.zeros(len(self.quadratic), np.bool_))
+        self._factorise(np.zeros(len(self._quadratic), np.bool_))
 
     def solve(self, used: NDArray[np.bool_], right: Array) -> Array:
         """x for each right-hand side, 0 for columns that are not used; LinAlgError where Q is not positive there."""
@@ -37,9 +42,10 @@ class Factor:
         self.bordered = len(changed) > 0
         out, ours = np.zeros(right.shape), self._through(right[self.columns])
         if self.bordered:
-            border, added = self._border(changed), used[changed]
-            gram, sides = border.T @ border, border.T @ ours
-            gram[np.ix_(added, added)] -= part(self.quadratic, changed[added])
+            places, added = self._border(changed), used[changed]
+            border, gram = self._v[:, places], part(self._gram, places)
+            sides = border.T @ ours
+            gram[np.ix_(added, added)] -= self._part(changed[added])
             sides[added] -= right[changed[added]]
             u = np.linalg.solve(gram, sides)
             out[changed[added]] = u[added]
@@ -50,24 +56,33 @@ class Factor:
 
     def _factorise(self, used: NDArray[np.bool_]) -> None:
         self.marks, self.columns = used.copy(), np.flatnonzero(used)
-        self.lower = cholesky(part(self.quadratic, self.columns), lower=True, overwrite_a=True, check_finite=False)
+        self.lower = cholesky(self._part(self.columns), lower=True, overwrite_a=True, check_finite=False)
         n = len(self.columns)
         most = int(MOST_CHANGED * n) if n >= WORTH_A_BORDER else 0
-        self._v, self._known = np.empty((n, most), order="F"), 0
+        self._v, self._gram, self._known = np.empty((n, most), order="F"), np.empty((most, most)), 0
         self._place = np.full(len(used), -1)  # in V, of the columns that have changed once
         self.bordered = False
+
+    def _part(self, columns: NDArray[np.int64]) -> Array:
+        square, diagonal = part(self._quadratic, columns), np.arange(len(columns))
+        square[diagonal, diagonal] += self._ridge[columns]
+        return square
 
     def _can_border(self, changed: NDArray[np.int64]) -> bool:
         return self._known + int(np.count_nonzero(self._place[changed] < 0)) <= self._v.shape[1]
 
-    def _border(self, changed: NDArray[np.int64]) -> Array:
-        """The columns of V for these."""
+    def _border(self, changed: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The places of these in V, with VᵀV brought up to date."""
         new = changed[self._place[changed] < 0]
-        sides = np.where(self.marks[new], self.columns[:, None] == new, self.quadratic[np.ix_(self.columns, new)])
-        self._place[new] = np.arange(self._known, self._known + len(new))
-        self._v[:, self._place[new]] = self._through(sides)
-        self._known += len(new)
-        return np.asarray(self._v[:, self._place[changed]])
+        if len(new):
+            sides = np.where(self.marks[new], self.columns[:, None] == new, self._quadratic[np.ix_(self.columns, new)])
+            before, self._known = self._known, self._known + len(new)
+            self._place[new] = np.arange(before, self._known)
+            self._v[:, before : self._known] = self._through(sides)
+            products = self._v[:, : self._known].T @ self._v[:, before : self._known]
+            self._gram[: self._known, before : self._known] = products
+            self._gram[before : self._known, : self._known] = products.T
+        return np.asarray(self._place[changed])
 
     def _through(self, sides: Array) -> Array:
         """L⁻¹ times these."""

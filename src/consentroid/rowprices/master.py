@@ -24,6 +24,7 @@ FEW = 0.4  # share of columns that were used last, below which the master begins
 SPARSE = 0.2  # share of pairs of columns that overlap, below which the factorisation is sparse
 ACCURACY = 1e-9
 VIOLATED = 1e-7  # reduced cost, in units of the greatest linear term, at which a column joins
+RIDGE = 1e-8  # of a column's size, on the diagonal: columns with the same rows do not make it singular
 JOINING = 50  # at least, at a time
 Indices = NDArray[np.int64]
 
@@ -42,16 +43,17 @@ def solve_master(
 
     `likely` marks the columns with which to begin."""
     which, cell_of = places
-    linear = (costs - prices - tau * sizes)[which]
-    scale = max(float(np.abs(linear).max(initial=0.0)), 1e-300)
-    linear = linear / scale
     all_once = np.array_equal(which, np.arange(len(overlaps)))
-    quadratic = (overlaps if all_once else part(overlaps, which)) * (tau / scale)
-    diagonal = np.arange(len(which))
-    quadratic[diagonal, diagonal] += 1e-8 * tau / scale * sizes[which]
-    pivoted = pivot(quadratic, linear, cell_of, counts, np.ones(len(which), bool) if likely is None else likely[which])
+    quadratic, ridge = overlaps if all_once else part(overlaps, which), RIDGE * sizes[which]
+    linear = (costs - prices)[which] / tau - sizes[which]
+    pivoted = pivot(
+        quadratic, linear, cell_of, counts, np.ones(len(which), bool) if likely is None else likely[which], ridge
+    )
     if pivoted is not None:
         return pivoted
+    scale = max(float(np.abs(linear).max(initial=0.0)), 1e-300)
+    linear, quadratic = linear / scale, quadratic / scale
+    quadratic[np.diag_indices(len(which))] += ridge / scale
     if likely is not None and np.count_nonzero(likely) < FEW * len(likely):
         z = _sift(quadratic, linear, cell_of, counts, np.flatnonzero(likely[which]))
     else:

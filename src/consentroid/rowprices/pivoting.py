@@ -29,16 +29,19 @@ LARGE = 800  # columns used: some always depend on others then, and steps are ke
 Marks = NDArray[np.bool_]
 
 
-def pivot(quadratic: Array, linear: Array, cell_of: NDArray[np.int64], counts: Array, used: Marks) -> Array | None:
-    """z, or None if no guess held; `used` is the first one."""
+def pivot(
+    quadratic: Array, linear: Array, cell_of: NDArray[np.int64], counts: Array, used: Marks, ridge: Array | float = 0.0
+) -> Array | None:
+    """z, or None if no guess held; `used` is the first one, `ridge` is added to the diagonal of Q."""
     counts = counts.astype(float)
     with BLAS.limit(limits=1), np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         large = np.count_nonzero(used) > LARGE
-        z = None if large else _pivot(Factor(quadratic), linear, cell_of, counts, used.copy(), FIRST)
-        if z is not None or not np.isfinite(quadratic).all():
+        z = None if large else _pivot(Factor(quadratic, ridge), linear, cell_of, counts, used.copy(), FIRST)
+        diagonal = np.diag(quadratic) + ridge
+        if z is not None or not np.isfinite(diagonal).all():
             return z
-        short, nearby = STEADY * np.diag(quadratic), np.zeros(len(linear))
-        steadied = Factor(quadratic + np.diag(short))
+        short, nearby = STEADY * diagonal, np.zeros(len(linear))
+        steadied = Factor(quadratic, ridge + short)
         for _ in range(STEPS):
             z = _pivot(steadied, linear - short * nearby, cell_of, counts, used.copy(), MORE)
             if z is None:
@@ -50,21 +53,22 @@ def pivot(quadratic: Array, linear: Array, cell_of: NDArray[np.int64], counts: A
 def _pivot(
     factor: Factor, linear: Array, cell_of: NDArray[np.int64], counts: Array, used: Marks, most: int
 ) -> Array | None:
+    cost = COST * float(np.abs(linear).max(initial=0.0))
     full, fewest, patience = np.ones(len(counts), dtype=bool), len(linear) + len(counts) + 1, PATIENCE
     for _ in range(most):
         full &= np.bincount(cell_of, used, len(counts)) > 0  # a cell without a column has room
         z, worth = _solve(factor, linear, cell_of, counts, used, full)
         if z is None or worth is None:
             return None
-        reduced = linear + factor.quadratic @ z - worth[cell_of]
+        reduced = linear + factor.times(z) - worth[cell_of]
         if not np.isfinite(reduced).all():
             return None
-        if factor.bordered and np.abs(reduced[used]).max(initial=0.0) > COST:
+        if factor.bordered and np.abs(reduced[used]).max(initial=0.0) > cost:
             factor.forget()  # too much was lost to rounding: factorise again
             continue
-        wrong = np.where(used, z < -WEIGHT, reduced < -COST)
+        wrong = np.where(used, z < -WEIGHT, reduced < -cost)
         spare = counts - np.bincount(cell_of, z, len(counts))
-        wrong_cells = np.where(full, worth > COST, spare < -WEIGHT)
+        wrong_cells = np.where(full, worth > cost, spare < -WEIGHT)
         n_wrong = int(wrong.sum() + wrong_cells.sum())
         if n_wrong == 0:
             z = np.maximum(z, 0.0)

@@ -14,6 +14,7 @@ from scipy.optimize import linear_sum_assignment
 
 from ..core.arrays import Array, part
 from .columns import Columns
+from .grafting import graft
 from .incumbents import evaluate, lloyd
 from .master import solve_master
 from .session import Session
@@ -35,7 +36,7 @@ KEPT_OF_MANY, BRED, LITTER, BARREN = 8, 24, 24, 3  # with many clusters: of Lloy
 
 def find_incumbents(session: Session, columns: Columns, prices: Array, tau: float, spread: Array) -> None:
     """Offer the session what dives and children come to; `prices` are those of the columns, `tau` weighs coverage."""
-    every = np.flatnonzero(columns.sizes > 0.0)
+    before, every = session.upper, np.flatnonzero(columns.sizes > 0.0)
     if len(every) < session.n_clusters:
         return
     z = _mixture(columns, every, every[:0], prices, session.n_clusters, tau, columns.idle[every] == 0)
@@ -57,20 +58,26 @@ def find_incumbents(session: Session, columns: Columns, prices: Array, tau: floa
     costs = evaluate(session, ended).costs
     session.elite = _best(session, [*session.elite, *zip(costs.tolist(), ended, strict=True)], BRED if many else ELITE)
     if many:
+        graft(session, ended, spread)
         _breed(session, spread)
+        if session.upper >= before * (1.0 - 1e-9):  # these lead nowhere else: the next begin without them
+            session.elite = []
 
 
 def _breed(session: Session, spread: Array) -> None:
     """Generations of children, until some have brought nothing better: each differs from its parents in a few places,
     so Lloyd is at its end soon, and a generation takes less time than one dive."""
     barren = 0
-    while barren < BARREN:
-        before = session.elite[0][0]
+    while barren < BARREN and len(session.elite) > 1:
+        before = session.upper
         trials = np.array([child(session.elite, session.rng) for _ in range(LITTER)])
         ended = lloyd(session, trials, spread, keep=KEPT_OF_MANY)
         costs = evaluate(session, ended).costs
-        session.elite = _best(session, [*session.elite, *zip(costs.tolist(), ended, strict=True)], BRED)
-        barren = barren + 1 if session.elite[0][0] >= before * (1.0 - 1e-9) else 0
+        graft(session, ended[:KEPT], spread)
+        assert session.centroids is not None
+        born = [*zip(costs.tolist(), ended, strict=True), (session.upper, session.centroids.copy())]
+        session.elite = _best(session, [*session.elite, *born], BRED)
+        barren = barren + 1 if session.upper >= before * (1.0 - 1e-9) else 0
     session.elite = session.elite[:ELITE]
 
 

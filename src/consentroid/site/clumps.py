@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from ..core.arrays import Array
 
-MOST_TIED = 8  # rows of a clump, of which every subset is looked at; the checker refuses more
-MOST_SHARED = 16  # triples of a clump
+MOST_TIED = 24  # rows of a clump, among which the best set is sought; the checker refuses more
+MOST_SHARED = 64  # triples of a clump
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from ..core.arrays import Array
 
 UNIT = 2.0**-53
+MOST_LOOKED = 20_000  # times that a row of a clump is taken in or left out
 FLOOR = 1e-290
 Order = NDArray[np.int64]
 
@@ -162,6 +163,68 @@ def box_sums(
 
 
 @compiled
+def least_due(gains: Array, size: int, masks: Order, fees: Array, order: Order, sure: Array, left: Array) -> float:
+    """The least, over all sets of a clump's rows, of what the others gain and of the fees of triples of which the set
+    has two; or less. A row that gains as much as all fees that it may bring about is in one of the best sets, whatever
+    else is; the others are tried, in and out, unless that takes too long: then the fees of the former are the answer.
+
+    Sums are of positive numbers, one of each row and fee at most. That a row's gain is no less than its fees may be
+    wrong by rounding; then it is a part of what the best set leaves out, and less than it by as little."""
+    some, inside, before = 0, 0, -1
+    for i in range(size):
+        some |= (1 << i) if gains[i] > 0.0 else 0
+    while inside != before:
+        before = inside
+        for i in range(size):
+            if not (some & ~inside) & (1 << i):
+                continue
+            at_most = 0.0
+            for t in range(len(fees)):
+                known, possible = masks[t] & inside, masks[t] & some
+                if masks[t] & (1 << i) and possible & (possible - 1) and not known & (known - 1):
+                    at_most += fees[t]
+            inside |= (1 << i) if gains[i] >= at_most else 0
+    certain, n_open = 0.0, 0
+    for t in range(len(fees)):
+        known = masks[t] & inside
+        certain += fees[t] if known & (known - 1) else 0.0
+    for i in range(size):
+        if (some & ~inside) & (1 << i):
+            order[n_open] = i
+            n_open += 1
+    if n_open == 0:
+        return certain
+    # the greatest gains first: leaving such a row out ends a branch early
+    order[:n_open] = order[:n_open][np.argsort(-gains[order[:n_open]])]
+    best, depth, looked = np.inf, 0, 0
+    sure[0], left[0] = certain, 2.0
+    while depth >= 0:
+        if left[depth] == 0.0:  # both ways have been gone
+            depth -= 1
+            continue
+        looked += 1
+        if looked > MOST_LOOKED and best < np.inf:
+            return certain
+        bit, total = 1 << order[depth], sure[depth]
+        if left[depth] == 2.0:
+            inside |= bit
+            for t in range(len(fees)):
+                now, without = masks[t] & inside, masks[t] & inside & ~bit
+                total += fees[t] if now & (now - 1) and not without & (without - 1) else 0.0
+        else:
+            inside &= ~bit
+            total += gains[order[depth]]
+        left[depth] -= 1.0
+        if total < best:
+            if depth == n_open - 1:
+                best = total
+            else:
+                depth += 1
+                sure[depth], left[depth] = total, 2.0
+    return best
+
+
+@compiled
 def add_fees(
     y: Array, w: Array, prices: Array, site: Order, clumps: Order, masks: Order, fees: Array, box: Array, out: Array
 ) -> None:
@@ -173,7 +236,8 @@ def add_fees(
     width = n_features + 2
     centre, half, linear, square = box[0], box[1], box[2], box[3]
     small = (2 * n_features + 16) * UNIT
-    gains, most = np.empty(clumps.shape[1]), clumps.shape[1] + masks.shape[1] + 8.0
+    gains, most = np.empty(clumps.shape[1]), clumps.shape[1] + 2.0 * masks.shape[1] + 8.0
+    order, sure, left = np.empty(clumps.shape[1], np.int64), np.empty(clumps.shape[1]), np.empty(clumps.shape[1])
     for c in range(len(clumps)):
         size, n_gaining = 0, 0
         for i in range(clumps.shape[1]):
@@ -190,20 +254,8 @@ def add_fees(
             size += 1
         if n_gaining < 2:  # one row alone pays no fee
             continue
-        due = np.inf
-        for chosen in range(1 << size):
-            loss = 0.0
-            for i in range(size):
-                if not chosen & (1 << i):
-                    loss += gains[i]
-            if loss >= due:
-                continue
-            for t in range(masks.shape[1]):
-                both = chosen & masks[c, t]
-                if both & (both - 1) != 0:
-                    loss += fees[c, t]
-            due = min(due, loss)
-        due *= 1.0 - 2.0 * most * UNIT
+        due = least_due(gains, size, masks[c], fees[c], order, sure, left)
+        due *= 1.0 - 4.0 * most * UNIT
         if due > 0.0:
             k = site[clumps[c, 0]]
             before = out[k, width - 1]

@@ -18,10 +18,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...core.compile import entry, kernel
+from ...core.compile import entry, inlined, kernel
 from .in_sums import EPS
 from .members import NONE, ONE
 
+MOST_LOOKS = 5000  # at a row, served or not, in the search for the best rows of a clump
 MOST_NEAR = 200  # patterns compared with one: whoever chooses z cannot make a site compare for long
 
 
@@ -39,37 +40,87 @@ def gains_at(y, w, lam, rows, m, gains):
 
 
 @kernel
-def least_loss(gains, n, masks, fees):
-    """h, and a bit for each row that is served: the least, over all sets of rows, of what those left out would gain and
-    of the fees for two or more of a triple. All terms are positive: rounding loses a few units of h."""
-    some, smallest, least = 0, np.inf, 0.0
+def least_loss(gains, n, masks, fees, work):
+    """A lower bound on h, the loss of a set of rows that is served, and a bit for each of these: both losses are h
+    unless it takes more than MOST_LOOKS at rows to find it. `work` holds three rows of n numbers. All terms are positive:
+    rounding loses a few units of h."""
+    some = 0
     for i in range(n):
-        if gains[i] > 0.0:
-            some |= 1 << i
-            smallest = min(smallest, gains[i])
+        some |= 1 << i if gains[i] > 0.0 else 0
+    served = worth_all_fees(gains, n, masks, fees, some)
+    least = 0.0
     for t in range(len(masks)):
-        two = masks[t] & some
-        least += fees[t] if two & (two - 1) else 0.0
-    served, subset = some, some
-    while subset > 0 and least > smallest:  # else no row is worth leaving out
-        subset = (subset - 1) & some
-        loss = 0.0
-        for i in range(n):
-            loss += gains[i] if ((some & ~subset) >> i) & 1 else 0.0
-        if loss < least:
+        least += fees[t] if two_of(masks[t] & served) else 0.0
+    free = some & ~served
+    if free == 0:
+        return least, least, served
+    order, losses, tried, m = work[0], work[1], work[2], 0
+    for i in range(n):
+        if (free >> i) & 1:
+            at = m
+            while at > 0 and gains[np.int64(order[at - 1])] < gains[i]:  # those that gain most are decided first
+                order[at] = order[at - 1]
+                at -= 1
+            order[at] = i
+            m += 1
+    best, chosen, now, depth, looks = np.inf, served, served, 0, 0
+    losses[0], tried[0] = least, 0.0
+    while depth >= 0:
+        if tried[depth] == 2.0:
+            depth -= 1
+            continue
+        looks += 1
+        if looks > MOST_LOOKS and best < np.inf:
+            return least, best, chosen
+        i, loss = np.int64(order[depth]), losses[depth]
+        if tried[depth] == 0.0:
+            now |= 1 << i
             for t in range(len(masks)):
-                two = masks[t] & subset
-                loss += fees[t] if two & (two - 1) else 0.0
-            if loss < least:
-                least, served = loss, subset
-    return least, served
+                if (masks[t] >> i) & 1 and two_of(masks[t] & now) and not two_of(masks[t] & now & ~(1 << i)):
+                    loss += fees[t]
+        else:
+            now &= ~(1 << i)
+            loss += gains[i]
+        tried[depth] += 1.0
+        if loss >= best:
+            continue
+        if depth < m - 1:
+            depth += 1
+            losses[depth], tried[depth] = loss, 0.0
+            continue
+        best, chosen = loss, now
+    return best, best, chosen
+
+
+@kernel
+def worth_all_fees(gains, n, masks, fees, some):
+    """Rows of `some` that gain no less than all fees they can be the reason of: there is a best set with all of them."""
+    served, before = 0, -1
+    while served != before:
+        before = served
+        for i in range(n):
+            if not ((some & ~served) >> i) & 1:
+                continue
+            most = 0.0
+            for t in range(len(masks)):
+                if (masks[t] >> i) & 1 and two_of(masks[t] & some) and not two_of(masks[t] & served):
+                    most += fees[t]
+            if gains[i] >= most:
+                served |= 1 << i
+    return served
+
+
+@inlined
+def two_of(rows):
+    """Whether there are two or more bits."""
+    return rows & (rows - 1) != 0
 
 
 @entry
 def trim_triples(y, w, lam, clumps, masks, fees, centres, reach, points, first, last, values, weights, offsets):
     """What fees change in f, weight and offset of points first..last (`trim_step`): nothing at a squared distance of
     `reach` from a clump's centre, where no two rows gain."""
-    gains = np.empty(clumps.shape[1])
+    gains, work = np.empty(clumps.shape[1]), np.empty((3, clumps.shape[1]))
     for p in range(first, last):
         m = points[p]
         for c in range(len(clumps)):
@@ -79,7 +130,7 @@ def trim_triples(y, w, lam, clumps, masks, fees, centres, reach, points, first, 
             if apart >= reach[c]:
                 continue
             n = gains_at(y, w, lam, clumps[c], m, gains)
-            loss, served = least_loss(gains, n, masks[c], fees[c])
+            _, loss, served = least_loss(gains, n, masks[c], fees[c], work)
             values[p] += loss
             for i in range(n):
                 j = clumps[c, i]
@@ -92,11 +143,11 @@ def trim_triples(y, w, lam, clumps, masks, fees, centres, reach, points, first, 
 @entry
 def leave_out(y, w, lam, centre, clumps, masks, fees, points, first, last, bits, sums):
     """Rows that are not worth their fees leave the columns first..last and their sums (`members_of`)."""
-    gains = np.empty(clumps.shape[1])
+    gains, work = np.empty(clumps.shape[1]), np.empty((3, clumps.shape[1]))
     for p in range(first, last):
         for c in range(len(clumps)):
             n = gains_at(y, w, lam, clumps[c], points[p], gains)
-            _, served = least_loss(gains, n, masks[c], fees[c])
+            _, _, served = least_loss(gains, n, masks[c], fees[c], work)
             for i in range(n):
                 j = clumps[c, i]
                 if gains[i] > 0.0 and not (served >> i) & 1:
@@ -184,7 +235,7 @@ def fees_due(y, w, lam, centre, half, theta, clumps, masks, fees, near, n):
     """A lower bound on what the fees of the clumps near[:n] add to f anywhere in the box, rounded down: a row gains at
     least −P, where P is the greatest value of its ψ there (`boxes.py`), and h grows with every gain."""
     n_features, total = len(centre), 0.0
-    small, gains = (4 * n_features + 16) * EPS, np.empty(clumps.shape[1])
+    small, gains, work = (4 * n_features + 16) * EPS, np.empty(clumps.shape[1]), np.empty((3, clumps.shape[1]))
     for c in range(n):
         rows, n_rows = clumps[near[c]], 0
         for i in range(len(rows)):
@@ -197,6 +248,6 @@ def fees_due(y, w, lam, centre, half, theta, clumps, masks, fees, near, n):
                 rise += half[d] * ((1.0 - 2.0 * theta[d]) * half[d] + 2.0 * (1.0 - theta[d]) * u)
             gains[i] = w[j] * max((lam[j] - at) - rise - small * (lam[j] + at + rise), 0.0) * (1.0 - 4.0 * EPS)
             n_rows += 1
-        loss, _ = least_loss(gains, n_rows, masks[near[c]], fees[near[c]])
+        loss, _, _ = least_loss(gains, n_rows, masks[near[c]], fees[near[c]], work)
         total += loss
-    return total * (1.0 - (n + 32.0) * 2.0 * EPS)
+    return total * (1.0 - (n + clumps.shape[1] + 2.0 * masks.shape[1] + 16.0) * 2.0 * EPS)
