@@ -183,7 +183,8 @@ class CellSearch:
         session.boxes_open = len(self.open)
         took = time.perf_counter() - began
         session.reserve += 0.0 if self.any_set else CERTIFICATE_SHARE * took
-        self._doubt |= {box[1]: float(sums.undecided[b]) / session.weight for b, box in enumerate(batch)}
+        doubt = sums.undecided / session.weight
+        self._doubt |= {box[1]: float(doubt[b]) for b, box in enumerate(batch)}
         session.note()
 
     def _next_batch(self) -> list[tuple[float, int, float, int]]:

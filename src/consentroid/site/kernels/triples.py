@@ -42,8 +42,8 @@ def gains_at(y, w, lam, rows, m, gains):
 @kernel
 def least_loss(gains, n, masks, fees, work):
     """A lower bound on h, the loss of a set of rows that is served, and a bit for each of these: both losses are h
-    unless it takes more than MOST_LOOKS at rows to find it. `work` holds three rows of n numbers. All terms are positive:
-    rounding loses a few units of h."""
+    unless it takes more than MOST_LOOKS at rows to find it. `work` holds three rows of n numbers. All terms are
+    positive: rounding loses a few units of h."""
     some = 0
     for i in range(n):
         some |= 1 << i if gains[i] > 0.0 else 0
@@ -94,7 +94,7 @@ def least_loss(gains, n, masks, fees, work):
 
 @kernel
 def worth_all_fees(gains, n, masks, fees, some):
-    """Rows of `some` that gain no less than all fees they can be the reason of: there is a best set with all of them."""
+    """Rows of `some` that gain no less than all fees they can bring about: there is a best set with all of them."""
     served, before = 0, -1
     while served != before:
         before = served

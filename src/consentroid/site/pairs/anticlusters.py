@@ -20,7 +20,8 @@ from ..kernels.dealing import exchange
 
 SWEEPS = 200  # of exchanges
 REACH = 2  # times the number of parts: how far apart in the order of neighbours two rows may change places
-ROUNDS, ROWS_DEALT, OTHERS = (2, 12), 100_000, 5  # of dealing, and rows in all; clusterings beside the common one
+ROUNDS, ROWS_DEALT, OTHERS = (2, 10), 70_000, 5  # of dealing, and rows in all; clusterings beside the common one
+JUDGED = 12  # parts, at most, that say what they would rather have
 STARTS, SOME, STEPS = 8, 10_000, 40  # of Lloyd's method, with so many rows: what would a part rather have?
 CHEAPER = 1e-6  # of a part's cost: a clustering that costs less by more is a better one
 ENOUGH = 1e-4  # of the cost: with less lost than that, rows are not dealt again
@@ -74,18 +75,20 @@ def _dealt(x: Array, w: Array, clusterings: list[Array], n_parts: int, rng: np.r
 def _best_of_parts(
     x: Array, w: Array, parts: list[Rows], known: list[Array], rng: np.random.Generator
 ) -> tuple[float, list[Array]]:
-    """What the parts cost at least, as far as Lloyd's method finds out, and clusterings that are better than the common
-    one in one of them."""
-    total, better = 0.0, []
-    for rows in parts if min(map(len, parts)) > len(known[0]) else []:
-        y, v = x[rows], w[rows]
-        starts = known + [y[rng.choice(len(y), len(known[0]), replace=False)] for _ in range(STARTS)]
+    """What the parts cost at least, as far as Lloyd's method finds out from some of them, and clusterings that are
+    better than the common one in one of them."""
+    total, better, n_clusters = 0.0, [], len(known[0])
+    for part in rng.permutation(len(parts))[:JUDGED]:
+        y, v = x[parts[part]], w[parts[part]]
+        if len(y) <= n_clusters:
+            continue
+        starts = known + [y[rng.choice(len(y), n_clusters, replace=False)] for _ in range(STARTS)]
         ends = [_lloyd(y, v, start) for start in starts]
         cost = min(end[1] for end in ends)
         total += cost
         if cost < (1.0 - CHEAPER) * ends[0][1]:
             better.append(min(ends, key=lambda end: end[1])[0])
-    return total, better
+    return total * max(len(parts) / JUDGED, 1.0), better
 
 
 def _somewhere_else(x: Array, w: Array, n_clusters: int, rng: np.random.Generator) -> list[Array]:
