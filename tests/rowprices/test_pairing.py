@@ -13,6 +13,7 @@ from consentroid.fitting import fit
 from consentroid.rowprices import attempts, pairing
 from consentroid.rowprices.pairing import FEW_FEATURES, FEWEST, MOST, MOST_ROWS, rows_together, seconds_needed
 from consentroid.rowprices.session import Session
+from consentroid.site.pairs import prices as pair_prices
 from consentroid.site.pairs import site as site_pairs
 from consentroid.verify import verify
 
@@ -38,7 +39,8 @@ def test_one_site_is_proven(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("pairs_at_once")
-def test_no_triangles_were_needed(tmp_path: Path) -> None:
+def test_no_triangles_were_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pair_prices, "BEFORE_TRIANGLES", 60)
     data = {"a": np.random.default_rng(3).normal(size=(50, 8)) + 9.0 * (np.arange(50) % 2)[:, None]}
     result = fit(data, 2, gap=1e-3, folder=tmp_path)
     assert result.bound_from == "pair prices"

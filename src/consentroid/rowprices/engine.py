@@ -339,7 +339,7 @@ class Engine:
                 graft(session, ended, self.spread)
             if session.stride == 1:
                 swaps(session, self.spread, rounds=min(1 + session.n_clusters // 3, 8))
-            self._pool = ended[:2].reshape(-1, session.domain.n_features)
+            self._pool = ended.reshape(-1, session.domain.n_features)
         else:
             self._pool = session.centroids
         self.locate(Axes.principal(moments, reference))
