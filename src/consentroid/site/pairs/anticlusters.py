@@ -20,7 +20,8 @@ from ..kernels.dealing import exchange
 
 SWEEPS = 200  # of exchanges
 REACH = 2  # times the number of parts: how far apart in the order of neighbours two rows may change places
-ROUNDS, ROWS_DEALT, OTHERS = (2, 10), 70_000, 5  # of dealing, and rows in all; clusterings beside the common one
+ROUNDS, OTHERS = 10, 5  # of dealing; clusterings beside the common one
+NUMBERS = 6e6  # rows times features times clusters of these rounds: no request keeps a site busy for long
 JUDGED = 12  # parts, at most, that say what they would rather have
 STARTS, SOME, STEPS = 8, 10_000, 40  # of Lloyd's method, with so many rows: what would a part rather have?
 CHEAPER = 1e-6  # of a part's cost: a clustering that costs less by more is a better one
@@ -38,11 +39,12 @@ def deal(x: Array, w: Array, centroids: Array, most: int) -> list[Rows]:
     parts, cost = _dealt(x, w, known, n_parts, rng), 0.0
     with np.errstate(over="ignore", invalid="ignore"):
         sizable = bool(np.isfinite(w @ (x**2)).all())
-    if not sizable or len(centroids) < 2:  # squares overflow: nothing can be said of costs
+    rounds = min(int(NUMBERS / (x.size * len(centroids))), ROUNDS)
+    if not sizable or rounds < 2:  # squares overflow: nothing can be said of costs; or it would take too long
         return parts
     tried = _somewhere_else(x, w, len(centroids), rng)
     chosen, costs = parts, [_lloyd(x, w, centroids)[1]]
-    for _ in range(int(np.clip(ROWS_DEALT // len(x), *ROUNDS))):
+    for _ in range(rounds):
         total, better = _best_of_parts(x, w, parts, [*known, *tried], rng)
         if total > cost:
             chosen, cost = parts, total
