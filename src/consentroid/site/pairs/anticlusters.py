@@ -21,7 +21,7 @@ from ..kernels.dealing import exchange
 SWEEPS = 200  # of exchanges
 REACH = 2  # times the number of parts: how far apart in the order of neighbours two rows may change places
 ROUNDS, OTHERS = 10, 5  # of dealing; clusterings beside the common one
-NUMBERS = 6e6  # rows times features times clusters of these rounds: no request keeps a site busy for long
+NUMBERS = 2.5e6  # rows times features times clusters of these rounds: no request keeps a site busy for long
 JUDGED = 12  # parts, at most, that say what they would rather have
 STARTS, SOME, STEPS = 8, 10_000, 40  # of Lloyd's method, with so many rows: what would a part rather have?
 CHEAPER = 1e-6  # of a part's cost: a clustering that costs less by more is a better one
