@@ -19,6 +19,7 @@ from consentroid.protocol.messages import (
     Evaluate,
     Examine,
     FindTriples,
+    ImprovePairs,
     KeepPrices,
     MakeColumns,
     Moments,
@@ -67,6 +68,7 @@ def queries(rng: np.random.Generator, rows: Array) -> list[PriceQuery]:
             keep=KeepPrices(np.array([0, 1])),
         ),
         PriceQuery(7, 5, triples=FindTriples(rng.choice([0.4, 0.5, 1.0], 4), 10)),
+        PriceQuery(8, 5, pairs=ImprovePairs(K, 10, False, rng.uniform(rows.min(axis=0), rows.max(axis=0), (K, D)), 6)),
     ]
 
 
@@ -138,6 +140,12 @@ BROKEN = {
     "triples shared and not served": (6, "triples", {"overlaps": lambda a: 0 * a + np.eye(4, k=1)}, "no rows can make"),
     "fewer triples than none": (6, "triples", {"found": -1.0}, "no rows can make"),
     "triples of other columns": (6, "triples", {"overlaps": lambda a: a[1:]}, "shape"),
+    "bound above any cost": (7, "pairs", {"bound": 1e9}, "cost at least"),
+    "bound that is no number": (7, "pairs", {"bound": np.nan}, "cost at least"),
+    "negative reach": (7, "pairs", {"reach": -1.0}, "can cost -1"),
+    "reach that is no number": (7, "pairs", {"reach": np.nan}, "can cost nan"),
+    "reach without end": (7, "pairs", {"reach": np.inf}, "can cost inf"),
+    "digest that nobody asked for": (7, "pairs", {"digest": "0" * 64}, "nobody asked for"),
     "negative cost": (5, "evaluated", {"costs": first_negative}, "negative cost"),
 }
 

@@ -32,7 +32,7 @@ def cost_of(x: np.ndarray, w: np.ndarray, label: np.ndarray) -> float:
 @pytest.mark.parametrize(("n", "most"), [(301, 100), (300, 7), (10, 9), (50, 1)])
 def test_every_row_is_dealt_once(n: int, most: int) -> None:
     x, centres = mixture(n, 4, 3)
-    parts = deal(x, np.ones(n), centres, most)
+    parts, _ = deal(x, np.ones(n), centres, most)
     assert sorted(np.concatenate(parts)) == list(range(n))
     sizes = [len(part) for part in parts]
     assert len(sizes) == -(-n // most)
@@ -42,7 +42,7 @@ def test_every_row_is_dealt_once(n: int, most: int) -> None:
 
 def test_all_together_if_there_is_room() -> None:
     x, centres = mixture(20, 2, 2)
-    (rows,) = deal(x, np.ones(20), centres, 20)
+    (rows,), _ = deal(x, np.ones(20), centres, 20)
     assert rows.tolist() == list(range(20))
 
 
@@ -54,7 +54,7 @@ def test_means_of_clusters_agree() -> None:
     label = nearest(x, centres)
     whole = cost_of(x, w, label)
     lost = []
-    for parts in (deal(x, w, centres, 200), np.array_split(rng.permutation(1_200), 6)):
+    for parts in (deal(x, w, centres, 200)[0], np.array_split(rng.permutation(1_200), 6)):
         lost.append(1.0 - sum(cost_of(x[part], w[part], label[part]) for part in parts) / whole)
     assert 0.0 <= lost[0] < 1e-4
     assert lost[1] > 50.0 * lost[0]
@@ -62,7 +62,7 @@ def test_means_of_clusters_agree() -> None:
 
 def test_rows_that_are_all_alike_or_all_of_one_cluster() -> None:
     for x in (np.zeros((30, 3)), np.random.default_rng(0).normal(size=(30, 3))):
-        parts = deal(x, np.ones(30), np.array([[0.0, 0.0, 0.0], [99.0, 99.0, 99.0]]), 8)
+        parts, _ = deal(x, np.ones(30), np.array([[0.0, 0.0, 0.0], [99.0, 99.0, 99.0]]), 8)
         assert sorted(np.concatenate(parts)) == list(range(30))
 
 
@@ -97,9 +97,24 @@ def test_anticlusters_never_prove_more_than_the_optimum(seed: int) -> None:
     w = np.random.default_rng(seed).uniform(0.5, 2.0, 9)
     site = SitePairs(x, w, ThreadPoolExecutor(2) if seed % 2 else None, Guard())
     told = site.improve(ImprovePairs(2, 90, False, centres, 5), None)
-    parts = deal(x, w, centres, 5)
+    parts, _ = deal(x, w, centres, 5)
     assert 0.0 <= told.bound <= float(sum(exact_optimum(x[part], w[part], 2) for part in parts))
     assert told.bound <= float(exact_optimum(x, w, 2))
+
+
+def test_reach_is_about_what_the_parts_cost_and_needs_no_step() -> None:
+    """Here Lloyd's method finds the best clusterings of the parts, and prices come close to them."""
+    x, centres = mixture(120, 4, 3)
+    w = np.random.default_rng(0).uniform(0.5, 2.0, 120)
+    for most in (120, 40):
+        site = SitePairs(x, w, None, Guard())
+        before = site.improve(ImprovePairs(3, 0, False, centres, most), None)
+        after = site.improve(ImprovePairs(3, 90, False, centres, most), None)
+        assert before.bound == 0.0
+        assert before.reach == after.reach
+        assert 0.98 * after.reach <= after.bound <= after.reach
+    rough = SitePairs(x, w, None, Guard(least=2)).improve(ImprovePairs(3, 0, False, centres, 40), None)
+    assert after.reach < rough.reach < 1.01 * after.reach
 
 
 def test_anticlusters_of_too_few_rows_tell_nothing() -> None:
@@ -122,7 +137,7 @@ def test_rows_that_are_not_dealt_are_not_taken_for_dealt(monkeypatch: pytest.Mon
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_rows_whose_squares_overflow_are_dealt_all_the_same() -> None:
     x, centres = mixture(60, 3, 2)
-    assert sorted(np.concatenate(deal(1e160 * x, np.ones(60), centres, 20))) == list(range(60))
+    assert sorted(np.concatenate(deal(1e160 * x, np.ones(60), centres, 20)[0])) == list(range(60))
 
 
 def test_what_cannot_be_asked_is_refused() -> None:

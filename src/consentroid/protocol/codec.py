@@ -31,7 +31,7 @@ from . import messages
 from .messages import Request, Response
 from .structure import check_structure
 
-VERSION = 6
+VERSION = 7
 MAX_BYTES = 256 * 2**20  # well under the transport's frame limit of 2 GiB
 MAX_TEXT = 2_000  # characters of a name or reason
 MAX_NAMES = 10_000  # features

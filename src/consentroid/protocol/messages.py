@@ -202,7 +202,8 @@ class KeepPrices:
 @dataclass(frozen=True)
 class ImprovePairs:
     """So many steps towards better prices on pairs and triangles of the site's own rows (`site/pairs/`), and what the
-    best so far prove; `keep`: write those to the site's private file. Whoever asks again only gets more steps."""
+    best so far prove; `keep`: write those to the site's private file. Whoever asks again only gets more steps. Without
+    steps before the first, how far they can reach."""
 
     n_clusters: int
     steps: int
@@ -316,6 +317,7 @@ class PairBound:
 
     bound: float  # rounded down
     digest: str = ""  # of the site's private file, if it was written
+    reach: float = 0.0  # about what can come of it at most: a guess from Lloyd's method, never a bound
 
 
 @dataclass(frozen=True)

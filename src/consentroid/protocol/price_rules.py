@@ -168,6 +168,8 @@ class PriceRules:
         widest = self.extent[1] - self.extent[0]
         if not 0.0 <= got.bound <= self.weight * float(widest @ widest) * (1.0 + TOLERANCE):
             raise Contradiction(f"reports that {asked.n_clusters} clusters of its rows cost at least {got.bound:g}")
+        if not 0.0 <= got.reach < np.inf:
+            raise Contradiction(f"reports that {asked.n_clusters} clusters of its rows can cost {got.reach:g}")
         if not (DIGEST.fullmatch(got.digest) if asked.keep else got.digest == ""):
             raise Contradiction("reports a digest that is no sha256, or that nobody asked for")
 

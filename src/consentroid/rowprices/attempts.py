@@ -45,12 +45,15 @@ class Attempts:
         self.regions = engine.regions
         proven = 0.0 if root is None else min(leaf.bound for leaf in frontier(root))
         try:
-            if root is not None and session.axes.bound_on_rows(proven) >= session.spectral:
-                self._keep(root, engine.root_cell)
-            if session.stop_reason in (StopReason.TIME_LIMIT, StopReason.POLICY):
-                self._pair()
-                if session.spectral > 0.0 and not session.proven and session.bound_from != PAIRS:
-                    self._climb(engine)
+            out = session.stop_reason in (StopReason.TIME_LIMIT, StopReason.POLICY)
+            searched = 0.0 if root is None else session.axes.bound_on_rows(proven)
+            try:
+                by_pairs = self._pair(searched, out)
+            finally:  # also after an interrupt
+                if root is not None and searched >= session.spectral and not self.best:
+                    self._keep(root, engine.root_cell)
+            if out and session.spectral > 0.0 and not (session.proven or (by_pairs and session.n_sites == 1)):
+                self._climb(engine)
         except OutOfTime:
             session.stop_reason = session.why_out
         except KeyboardInterrupt:
@@ -62,18 +65,19 @@ class Attempts:
         if session.proven and session.stop_reason is not StopReason.INTERRUPTED:
             session.stop_reason = StopReason.GAP
 
-    def _pair(self) -> None:
-        """Prices on pairs, where there is time for them."""
+    def _pair(self, searched: float, wanted: bool) -> bool:
+        """Prices on pairs, where wanted and there is time; whether they prove more than what was `searched`."""
         session = self.session
-        if seconds_needed(session) > session.left:
-            return
-        before = session.lower = 0.0 if self.best is None else self.best.lower
-        if improve_pairs(session) > before + WORTH * session.upper:
-            self.best = certify_pairs(session, self.sites, self.features)
-            session.lower = self.best.lower
-        if session.n_sites == 1 and source_of(self.best) == PAIRS:
+        wanted &= not (session.pairs_rest or session.proven)
+        if wanted and seconds_needed(session) <= session.left:
+            improve_pairs(session)
+        if session.pairs_bound <= max(searched, session.spectral) + WORTH * session.upper:
+            return False
+        self.best = certify_pairs(session, self.sites, self.features)
+        session.lower, session.reserve = self.best.lower, 0.0
+        if session.n_sites == 1:
             session.stop_reason = StopReason.EXHAUSTED if session.left > 0.0 else session.why_out
-            session.bound_from = PAIRS
+        return True
 
     def _climb(self, first: Engine) -> None:
         """Less and less is left out, as long as that proves more and there is time."""

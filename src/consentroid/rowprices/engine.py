@@ -16,7 +16,7 @@ import numpy as np
 
 from ..core.arrays import Array
 from ..core.errors import InvalidInput
-from ..core.result import Regions, StopReason
+from ..core.result import Regions, StopReason, relative_gap
 from ..protocol.messages import Moments, PriceQuery
 from .bundle import Bundle
 from .cells import Cell, Node, between_centroids, frontier, most_fractional
@@ -25,7 +25,7 @@ from .coordinates import Axes, spectral_bound
 from .grafting import graft
 from .incumbents import evaluate, lloyd, split_starts, swaps
 from .learning import learn
-from .pairing import seconds_needed
+from .pairing import improve_pairs, pairs_reach, seconds_needed
 from .regions import MOST_BOXES, find_regions
 from .search import CellSearch
 from .session import OutOfTime, Session
@@ -57,7 +57,7 @@ class Engine:
         self.regions: Regions | None = None
         self.stuck = False  # what sites round off is more than the gap leaves to spare
         self._search_at = 0.5 * session.time_limit  # when prices must do as they are
-        self._given_up = 0.0  # when the search of the root is left
+        self._leave_at, self._pairs_came = 0.0, False  # when the search of the root makes room for prices on pairs
         self._search_took = 0.0  # seconds of the last search that came to its end
         self.spread = np.empty((0, 0))  # principal axes times the rows' spread along them
 
@@ -93,7 +93,7 @@ class Engine:
             if session.centroids is None:
                 raise
         finally:
-            session.until = np.inf
+            session.until = session.leave_at = np.inf
         if root is None or not root.priced:
             return None
         self._conclude(root)
@@ -123,7 +123,7 @@ class Engine:
         """Regions of all optimal centroids, where the root alone proves the bound; a sharper bound makes them small."""
         session = self.session
         tree = root.trees[0] if root.trees else None
-        if not (self.wants_regions and session.proven and session.upper > 0.0) or bundle is None:
+        if not (self.wants_regions and root.bound >= session.enough and session.upper > 0.0) or bundle is None:
             return
         if tree is None or root.children or len(tree) > MOST_BOXES // 4:  # covering takes several times as many
             return
@@ -184,9 +184,9 @@ class Engine:
             targets = bundle.least - slack / session.n_clusters
             # the same once more: what sites tell of points and of boxes does not meet
             again = targets.shape == before_that.shape and np.allclose(targets, before_that, rtol=1e-12, atol=0.0)
-            session.until = self._given_up_at(node) if session.loss == 0.0 else np.inf
+            self._limit_search(node)
             missed, before_that = self._search_cells(node, bundle, targets, to_the_end=again), targets
-            session.until = np.inf
+            session.until = session.leave_at = np.inf
             if again:
                 self.stuck = True
                 return
@@ -292,17 +292,35 @@ class Engine:
             self.session.raise_lower(min(leaf.bound for leaf in leaves))
         self.session.note()
 
-    def _given_up_at(self, node: Node) -> float:
-        """When the search of the root is left, if there is another way (`attempts.py`)."""
+    def _limit_search(self, node: Node) -> None:
+        """When the search of the root is left, if there is another way (`attempts.py`): for prices on pairs when it has
+        taken as long as they will, for axes in part when it has had its share and is not nearly done."""
         session = self.session
+        if node.path or session.loss > 0.0:
+            return
+        if session.spectral > 0.0:
+            share = max(SEARCH_UNTIL, min(session.clock / session.time_limit + SEARCH_FOR, SEARCH_LATEST))
+            session.until = share * session.time_limit
         needed = seconds_needed(session)
-        if node.path or (session.spectral <= 0.0 and needed > session.left):
-            return np.inf
-        share = max(SEARCH_UNTIL, min(session.clock / session.time_limit + SEARCH_FOR, SEARCH_LATEST))
-        if session.n_sites == 1:  # prices on pairs will do: no longer than they take
-            share = min(share, max(session.clock + needed, self._given_up) / session.time_limit)
-        self._given_up = share * session.time_limit
-        return self._given_up
+        if self._pairs_came:
+            session.leave_at = self._leave_at
+        elif needed < session.left:
+            self._leave_at = session.leave_at = max(session.clock + needed, self._leave_at)
+            session.reconsider = self._pairs_come
+
+    def _pairs_come(self) -> float:
+        """Prices on pairs are due, in the middle of a search. Until when does it go on? Where pairs cannot close the
+        gap, until they must begin; else they are tried at once, and it goes on if that was in vain."""
+        session, self._pairs_came = self.session, True
+        if relative_gap(pairs_reach(session), session.upper) > session.gap:
+            self._leave_at = max(session.time_limit - seconds_needed(session), session.clock)
+        else:
+            reserve, missing = session.reserve, session.missing
+            improve_pairs(session)
+            session.enter("search")
+            session.reserve, session.missing = reserve, missing
+            self._leave_at = session.clock if session.proven else np.inf
+        return self._leave_at
 
     def _goal(self) -> float:
         """The value at which prices are good enough: half of the gap is left to the search."""

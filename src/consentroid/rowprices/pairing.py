@@ -63,10 +63,20 @@ def _dearer(session: Session) -> float:
     return 1.0 + session.n_clusters / MANY
 
 
+def pairs_reach(session: Session) -> float:
+    """About the best that can come of it: what the parts cost by themselves, of which pairs have prices."""
+    reply = session.totals.ask(PriceQuery(0, pairs=_request(session)))
+    assert reply.pairs is not None
+    return min(reply.pairs.reach, session.upper)
+
+
 def improve_pairs(session: Session) -> float:
-    """Steps until the gap is closed, nothing more comes of them, or time is up; the bound."""
+    """Steps until the gap is closed, nothing more comes of them, or time is up; the bound. The search before them keeps
+    the time that its certificate takes only if it has come closer than they can."""
     session.enter("pairs")
-    best, waited, steps, took, asked = 0.0, 0, STEPS, 0.0, _request(session)
+    best, waited, steps, took, asked = session.pairs_bound, 0, STEPS, 0.0, _request(session)
+    if session.missing > session.upper - pairs_reach(session):
+        session.reserve = 0.0
     while waited < PATIENCE and SPARE * took < session.left:
         began = session.clock
         reply = session.totals.ask(PriceQuery(0, pairs=replace(asked, steps=steps)))
@@ -77,12 +87,13 @@ def improve_pairs(session: Session) -> float:
         assert reply.pairs is not None
         bound = reply.pairs.bound
         waited = 0 if bound > best + SLOW * (session.upper - best) else waited + 1
-        best = max(best, bound)
+        session.pairs_bound = best = max(best, bound)
         if session.lower < best <= session.upper:
             session.lower = best
         session.note()
         if relative_gap(best, session.upper) <= session.gap or best == 0.0:
             break
+    session.pairs_rest = waited >= PATIENCE
     return best
 
 

@@ -62,6 +62,10 @@ class Session:
     most_looked: float = float("inf")
     until: float = float("inf")  # the clock at which the present attempt ends, unless it is nearly done
     missing: float = float("inf")  # of the cost: what the worst box of the present search still lacks
+    leave_at: float = float("inf")  # the clock at which the present attempt ends, unless `reconsider` names a later one
+    reconsider: Callable[[], float] | None = None
+    pairs_bound: float = 0.0  # what prices on pairs have come to
+    pairs_rest: bool = False  # no more comes of them
     cells_open: int = 1
     cells_done: int = 0
     trace: list[Step] = field(default_factory=list)
@@ -111,9 +115,13 @@ class Session:
     @property
     def left(self) -> float:
         nearly = self.missing <= max(NEARLY * self.upper, PART * (self.upper - self.spectral))
-        return (self.time_limit if nearly else min(self.time_limit, self.until)) - self.clock - self.reserve
+        end = (self.time_limit if nearly else min(self.time_limit, self.until)) - self.reserve
+        return min(end, self.leave_at) - self.clock
 
     def check_time(self) -> None:
+        if self.clock >= self.leave_at and self.reconsider is not None:
+            ask, self.reconsider, self.leave_at = self.reconsider, None, float("inf")
+            self.leave_at = ask()
         if self.left <= 0.0 or self.looked > self.most_looked:
             raise OutOfTime
 

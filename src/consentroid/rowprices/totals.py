@@ -153,7 +153,9 @@ def _kept(replies: Sequence[PriceReply]) -> PricesKept:
 
 def _pairs(replies: Sequence[PriceReply]) -> PairBound:
     """The rows of all sites cost no less than what those of each cost by themselves."""
-    return PairBound(max(float(down([np.array(r.pairs.bound) for r in replies if r.pairs])), 0.0))
+    told = [r.pairs for r in replies if r.pairs]
+    bound, reach = down([np.array(one.bound) for one in told]), up([np.array(one.reach) for one in told])
+    return PairBound(max(float(bound), 0.0), reach=float(reach))
 
 
 def sum_evaluated(parts: Sequence[Evaluated]) -> Evaluated:

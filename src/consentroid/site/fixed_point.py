@@ -99,7 +99,7 @@ FIELDS: dict[type, dict[str, tuple[int, str, int] | str]] = {
         "spreads": (2, "x", NEAREST),
     },
     PricesKept: {"totals": (2, "y", DOWN)},
-    PairBound: {"bound": (2, "x", DOWN)},
+    PairBound: {"bound": (2, "x", DOWN), "reach": (2, "x", NEAREST)},
     FeatureSums: {
         "total": (0, "x", NEAREST),
         "weights": (0, "x", NEAREST),

@@ -134,6 +134,10 @@ class Guard:
         """The total is of all rows and stays; no column has more."""
         return Priced(sums.total, np.minimum(self._located.scalars(sums.column_prices), sums.total))
 
+    def cost(self, cost: float) -> float:
+        """A cost of all rows, rounded up."""
+        return float(costs_above(np.array(cost))) if self.share > 0.0 else cost
+
     def bound(self, bound: float) -> float:
         """A bound on the cost of all rows, rounded down."""
         return float(costs_below(np.array(bound))) if self.share > 0.0 else bound

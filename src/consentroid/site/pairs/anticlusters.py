@@ -30,21 +30,23 @@ ANOTHER = 1e-4  # of the cost, by which clusterings differ that are not the same
 Rows = NDArray[np.int64]
 
 
-def deal(x: Array, w: Array, centroids: Array, most: int) -> list[Rows]:
-    """The rows of each anticluster, none with more than `most`, as many of each as of the others or one more."""
+def deal(x: Array, w: Array, centroids: Array, most: int) -> tuple[list[Rows], float]:
+    """The rows of each anticluster, none with more than `most`, as many of each as of the others or one more; and about
+    what these cost by themselves: no bound of them comes higher."""
     n_parts = -(-len(x) // most)
-    if n_parts == 1:
-        return [np.arange(len(x))]
     rng, known = np.random.default_rng(0), [centroids]
-    parts, cost = _dealt(x, w, known, n_parts, rng), 0.0
+    parts, cost = [np.arange(len(x))] if n_parts == 1 else _dealt(x, w, known, n_parts, rng), 0.0
     with np.errstate(over="ignore", invalid="ignore"):
-        sizable = bool(np.isfinite(w @ (x**2)).all())
+        if not np.isfinite(w @ (x**2)).all():  # squares overflow: nothing can be said of costs
+            return parts, 0.0
+        chosen, costs = parts, [_lloyd(x, w, centroids)[1]]
     rounds = min(int(NUMBERS / (x.size * len(centroids))), ROUNDS)
-    if not sizable or rounds < 2:  # squares overflow: nothing can be said of costs; or it would take too long
-        return parts
+    if not np.isfinite(costs[0]):
+        return parts, 0.0
+    if rounds < 2:  # it would take too long
+        return parts, costs[0]
     tried = _somewhere_else(x, w, len(centroids), rng)
-    chosen, costs = parts, [_lloyd(x, w, centroids)[1]]
-    for _ in range(rounds):
+    for _ in range(rounds if n_parts > 1 else 1):
         total, better = _best_of_parts(x, w, parts, [*known, *tried], rng)
         if total > cost:
             chosen, cost = parts, total
@@ -55,7 +57,7 @@ def deal(x: Array, w: Array, centroids: Array, most: int) -> list[Rows]:
                 known.append(other)
                 costs.append(its)
         parts = _dealt(x, w, known, n_parts, rng)
-    return chosen
+    return chosen, cost
 
 
 def _dealt(x: Array, w: Array, clusterings: list[Array], n_parts: int, rng: np.random.Generator) -> list[Rows]:

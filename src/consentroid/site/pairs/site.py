@@ -45,7 +45,9 @@ class SitePairs:
     def __init__(self, x: Array, w: Array, pool: Pool, guard: Guard) -> None:
         self.x, self.w, self.pool, self.guard = x, w, pool, guard
         self._asked = (0, 0)
-        self._parts: list[Anticluster] = []
+        self._dealt: list[NDArray[np.int64]] = []  # rows of each anticluster
+        self._reach = 0.0  # about what these cost by themselves
+        self._parts: list[Anticluster] = []  # made with the first steps
 
     def improve(self, request: ImprovePairs, path: Path | None) -> PairBound:
         if request.n_clusters < 1 or not 0 <= request.steps <= MOST_STEPS or request.most_rows < 0:
@@ -59,30 +61,34 @@ class SitePairs:
             return PairBound(0.0, NO_FILE if request.keep else "")
         if self._asked != (request.n_clusters, request.most_rows):
             self._begin(request)
-        if request.steps or any(part.best is None for part in self._parts):
-            self._improve(request.steps)
+        reach = self.guard.cost(self._reach)
+        if request.steps == 0 and not request.keep and not self._parts:
+            return PairBound(0.0, reach=reach)
+        if request.steps or not self._parts:
+            self._improve(request)
         file = PairFile.of([(part.rows, part.best) for part in self._parts if part.best is not None])
         bound = self.guard.bound(file.bound)
         if not request.keep:
-            return PairBound(bound)
+            return PairBound(bound, reach=reach)
         write(file, path)
-        return PairBound(bound, file.digest)
+        return PairBound(bound, file.digest, reach)
 
     def _begin(self, request: ImprovePairs) -> None:
-        dealt = [np.arange(len(self.x))]
-        if request.centroids is not None:
-            dealt = deal(self.x, self.w, request.centroids, self._together(request))
-        pool = self.pool if len(dealt) == 1 else None  # else each is the work of one thread
-        self._parts = [Anticluster(self.x, self.w, rows, request.n_clusters, pool) for rows in dealt]
+        self._dealt, self._reach, self._parts = [np.arange(len(self.x))], 0.0, []
+        if request.centroids is not None and len(request.centroids):
+            self._dealt, self._reach = deal(self.x, self.w, request.centroids, self._together(request))
         self._asked = (request.n_clusters, request.most_rows)
 
-    def _improve(self, steps: int) -> None:
+    def _improve(self, request: ImprovePairs) -> None:
+        if not self._parts:
+            pool = self.pool if len(self._dealt) == 1 else None  # else each is the work of one thread
+            self._parts = [Anticluster(self.x, self.w, rows, request.n_clusters, pool) for rows in self._dealt]
         if len(self._parts) == 1 or self.pool is None:
             for part in self._parts:
-                part.improve(steps)
+                part.improve(request.steps)
             return
         with BLAS.limit(limits=1):
-            for done in [self.pool.submit(part.improve, steps) for part in self._parts]:
+            for done in [self.pool.submit(part.improve, request.steps) for part in self._parts]:
                 done.result()
 
     def _together(self, request: ImprovePairs) -> int:
