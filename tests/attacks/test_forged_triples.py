@@ -102,9 +102,9 @@ def test_what_are_no_triples_refutes(table: dict[str, np.ndarray], match: str) -
 
 
 def test_clumps_that_grow_too_large_refute() -> None:
-    chain = np.array([[i, i + 1, i + 2] for i in range(0, 24, 2)])
-    assert [len(rows) for rows in clumps_of(chain[:11])] == [23]
-    with pytest.raises(CertificateInvalid, match="more than 24 rows of triples with a fee hang together"):
+    chain = np.array([[i, i + 1, i + 2] for i in range(0, 40, 2)])
+    assert [len(rows) for rows in clumps_of(chain[:19])] == [39]
+    with pytest.raises(CertificateInvalid, match="more than 40 rows of triples with a fee hang together"):
         clumps_of(chain)
     assert clumps_of(np.array([[5, 1, 2], [7, 8, 9], [3, 2, 6]])) == {(1, 2, 3, 5, 6): [0, 2], (7, 8, 9): [1]}
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from consentroid.rowprices.columns import Columns
-from consentroid.rowprices.rounding import child, dive, draw, swapped
+from consentroid.rowprices.rounding import Known, child, dive, draw, swapped
 
 
 def planted(seed, n_groups=6, per_group=20, n_wrong=30):
@@ -15,29 +15,30 @@ def planted(seed, n_groups=6, per_group=20, n_wrong=30):
     wrong = rng.random((n_wrong, rows)) < 1.0 / n_groups
     members = np.concatenate([wrong[: n_wrong // 2], right, wrong[n_wrong // 2 :]])
     columns = Columns(None, 2)
+    columns.idle = np.zeros(len(members), np.int64)
     columns.points = rng.normal(size=(len(members), 2))
     columns.sizes = members.sum(axis=1).astype(float)
     columns.overlaps = members.astype(float) @ members.T
     columns.costs = columns.sizes * np.where(np.isin(np.arange(len(members)) - n_wrong // 2, range(n_groups)), 1.0, 1.2)
-    return columns, columns.sizes.copy(), np.arange(n_wrong // 2, n_wrong // 2 + n_groups)
+    return Known.of(columns, columns.sizes.copy()), np.arange(n_wrong // 2, n_wrong // 2 + n_groups)
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_a_dive_finds_the_partition_that_the_mixture_hides(seed):
-    columns, prices, groups = planted(seed)
+    known, groups = planted(seed)
     rng = np.random.default_rng(seed)
-    z = np.full(len(columns), len(groups) / len(columns))
+    z = np.full(len(known.sizes), len(groups) / len(known.sizes))
     z[groups] += 0.3
-    found = dive(columns, prices, np.arange(len(columns)), z, len(groups), 0.1, rng)
+    found = dive(known, np.arange(len(z)), z, len(groups), 0.1, rng)
     assert sorted(found) == sorted(groups)
 
 
 @pytest.mark.parametrize("n", [1, 2, 7, 30])
 def test_as_many_distinct_columns_as_asked_for(n):
-    columns, prices, _ = planted(1)
-    rng, every = np.random.default_rng(0), np.arange(len(columns))
-    z = rng.random(len(columns))
-    for found in (dive(columns, prices, every, z, n, 0.1, rng), draw(every, z, n, rng)):
+    known, _ = planted(1)
+    rng, every = np.random.default_rng(0), np.arange(len(known.sizes))
+    z = rng.random(len(every))
+    for found in (dive(known, every, z, n, 0.1, rng), draw(every, z, n, rng)):
         assert len(set(found.tolist())) == n
 
 

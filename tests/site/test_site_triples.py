@@ -80,6 +80,17 @@ def test_the_least_loss_is_that_of_all_sets(n: int, n_triples: int) -> None:
         assert least == pytest.approx(min(loss_of(gains, masks, fees, some) for some in range(1 << n)), rel=1e-12)
 
 
+def test_rows_at_the_end_of_the_largest_clump_count_as_those_at_its_beginning() -> None:
+    """Where a clump has more rows than half a word has bits."""
+    rng, n, before = np.random.default_rng(5), 9, clumps.MOST_TIED - 9
+    for _ in range(15):
+        gains, masks, fees = random_clump(rng, n, 12)
+        least, loss, served = least_loss(gains, n, masks, fees, np.empty((3, n)))
+        behind = np.concatenate([np.zeros(before), gains])
+        same = least_loss(behind, len(behind), masks << before, fees, np.empty((3, len(behind))))
+        assert same == (least, loss, served << before)
+
+
 def test_where_too_many_sets_are_good_the_least_loss_is_a_bound() -> None:
     rng, stopped = np.random.default_rng(1), 0
     for _ in range(30):

@@ -100,14 +100,25 @@ def test_the_least_due_of_a_clump_is_that_of_all_sets(n: int) -> None:
         assert abs(F(float(told)) - least) <= least * F(2) ** -45
 
 
+def test_rows_at_the_end_of_the_largest_clump_count_as_those_at_its_beginning() -> None:
+    """Where a clump has more rows than half a word has bits."""
+    rng = np.random.default_rng(5)
+    for _ in range(15):
+        gains, masks, fees = clump(rng, 9, 12)
+        told = least_due(gains, 9, masks, fees, np.empty(9, np.int64), np.empty(9), np.empty(9))
+        behind = np.concatenate([np.zeros(31), gains])
+        same = least_due(behind, 40, masks << 31, fees, np.empty(40, np.int64), np.empty(40), np.empty(40))
+        assert same == told > 0.0
+
+
 def test_a_clump_with_too_many_good_sets_proves_less() -> None:
     """Rows that gain all the same and triples that cost all the same: no branch is worse than the others."""
     rng = np.random.default_rng(8)
-    _, masks, _ = clump(rng, 24, 64)
-    gains, fees = np.ones(24), np.full(64, 0.5)
-    told = least_due(gains, 24, masks, fees, np.empty(24, np.int64), np.empty(24), np.empty(24))
+    _, masks, _ = clump(rng, 40, 64)
+    gains, fees = np.ones(40), np.full(64, 0.5)
+    told = least_due(gains, 40, masks, fees, np.empty(40, np.int64), np.empty(40), np.empty(40))
     served = 0
-    for i in list(range(24)) * 2:  # a good set, row by row
+    for i in list(range(40)) * 2:  # a good set, row by row
         served = min(served, served ^ (1 << i), key=lambda one: due(gains, masks, fees, one))
     assert 0.0 <= told < 0.5 * float(due(gains, masks, fees, served))
 

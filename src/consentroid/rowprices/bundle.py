@@ -23,7 +23,7 @@ from .cells import Node
 from .columns import Columns
 from .master import solve_master
 from .mending import Prices, lowered, too_cheap
-from .rounding import find_incumbents
+from .rounding import Rounding
 from .session import Session
 from .trimming import NEW_COLUMNS, PATIENT, TRIM_STEPS, distinct, trimmed_lloyd
 
@@ -41,6 +41,7 @@ WINDOW, WORTHWHILE = 30, 0.05  # so many steps should close at least this share 
 STALE = 2  # times that they did not, before the root's prices count as optimal; others' once
 PER_STALE = 4  # for so many clusters more the root waits once more: it would have as many children
 TRIPLES_EVERY, SLOW, NEW_TRIPLES = 20, 0.25, 200  # steps that close less than this share: triples, at most so many
+TRIPLES_EVERY_OF_MANY = 10  # with many clusters, whose steps are dear: what is lacking is triples, as a rule
 MOST_FOR_TRIPLES = 3000  # columns: sites tell a number for each pair of them, under masks 144 MB
 WITH_TRIPLES = 3  # times as many new columns for each cluster: sets differ by who pays
 FOR_EACH = 5  # new columns for each where clusters are many: masters are dear then, and columns cheap
@@ -52,7 +53,7 @@ PATIENCE = 4  # steps that promise nothing before the prices count as optimal
 ROUNDINGS = 3  # that find nothing, before a search or a branch
 CLEAR, CLEAR_STEPS = (0.05, 0.01), 15  # credits of other clusters, in rows of one cluster; steps for each
 PAUSE, MOST_PAUSE = 4, 32  # steps between roundings: twice as many after one that found nothing
-PAUSE_OF_MANY = 8  # at most, with many clusters: of three roundings that found nothing the fourth may find 0.05 %
+PAUSE_OF_MANY = 16  # at most, with many clusters: of three roundings that found nothing the fourth may find 0.05 %
 
 
 class Bundle:
@@ -60,7 +61,7 @@ class Bundle:
         self, session: Session, columns: Columns, node: Node, new_slot: Callable[[], int], spread: Array
     ) -> None:
         self.session, self.columns, self.node, self.spread = session, columns, node, spread
-        self.new_slot = new_slot
+        self.new_slot, self._rounding = new_slot, Rounding(session, spread)
         self.centre, self.trial = node.slot, new_slot()  # slots of λ̂ and λ
         self._spare: int | None = None  # of prices that are mended
         self.total = node.total
@@ -123,6 +124,7 @@ class Bundle:
         idle, stale, since, last = 0, 0, self.steps, self.steps + most
         asked, before_those = self.steps, self.value
         patience = 1 if self.node.path else STALE + max(self.session.n_clusters - PATIENT, 0) // PER_STALE
+        every = TRIPLES_EVERY_OF_MANY if self.session.n_clusters >= PATIENT else TRIPLES_EVERY
         before_that = top = self.value
         while self.value < goal and not self.optimal and self.steps < last and self.session.clock < until:
             self.session.check_time()
@@ -135,7 +137,7 @@ class Bundle:
             if self.steps - since >= WINDOW:  # many steps that hardly help: columns come and go, the value stays
                 stale = stale + 1 if top - before_that < WORTHWHILE * (goal - top) else 0
                 since, before_that, top = self.steps, top, -np.inf
-            if idle >= PATIENCE or self.steps - asked >= TRIPLES_EVERY:
+            if idle >= PATIENCE or self.steps - asked >= every:
                 idle = 0 if self._has_missed() else idle
                 if self.session.n_clusters >= PATIENT and self.value >= self.session.bound_leaving(ALMOST):
                     break
@@ -270,7 +272,7 @@ class Bundle:
     def _find_incumbents(self) -> bool:
         """Round the master's mixture; whether that found something better."""
         before = self.session.upper
-        find_incumbents(self.session, self.columns, self.column_prices, self.first_tau, self.spread)
+        self._rounding.find(self.columns, self.column_prices, self.first_tau)
         better = self.session.upper < before * (1.0 - 1e-9)
         most = PAUSE_OF_MANY if self.session.n_clusters >= PATIENT else MOST_PAUSE
         self._pause = max(self._pause // 2, PAUSE) if better else min(2 * self._pause, most)

@@ -23,6 +23,7 @@ from .cells import Cell, Node, between_centroids, frontier, most_fractional
 from .columns import Columns
 from .coordinates import Axes, spectral_bound
 from .grafting import graft
+from .helper import Helper
 from .incumbents import evaluate, lloyd, split_starts, swaps
 from .learning import learn
 from .pairing import improve_pairs, pairs_reach, seconds_needed
@@ -46,6 +47,7 @@ TO_PROVE = 0.15  # of the gap that prices leave: what a search for the bound's o
 TO_PROVE_OF_MANY = 0.05  # with many clusters, where a step takes as long as such a search
 BRANCH_WITH = 0.5  # of the gap that the best prices leave: what the bound of a node that is branched may lack besides
 BRANCH_WITH_TRIPLES = 0.1  # the same where fees leave so little that a missing column counts
+SOONER, GROWING = 0.5, 0.3  # of the time that pairs need: then so many open boxes for each done show no end of them
 SEARCH_UNTIL, SEARCH_FOR, SEARCH_LATEST = 0.3, 0.2, 0.6  # of the time: for a search of all axes that does not end
 
 
@@ -65,6 +67,20 @@ class Engine:
 
     def run(self, init: Array | None = None) -> Node | None:
         """Find, prove, branch; the root of the tree of cells, or None if there was no time for one."""
+        session = self.session
+        with Helper.or_none(session.n_clusters >= PATIENT) as session.helper:
+            try:
+                root, bundle = self._prove(init)
+            finally:
+                session.until, session.leave_at, session.helper = np.inf, np.inf, None
+        if root is None or not root.priced:
+            return None
+        self._conclude(root)
+        self._find_regions(root, bundle)
+        return root
+
+    def _prove(self, init: Array | None) -> tuple[Node | None, Bundle | None]:
+        """The root as far as it came, and the prices that came last."""
         session, root, bundle = self.session, None, None
         try:
             self._find_incumbent(init)
@@ -92,13 +108,7 @@ class Engine:
             session.stop_reason = StopReason.INTERRUPTED
             if session.centroids is None:
                 raise
-        finally:
-            session.until = session.leave_at = np.inf
-        if root is None or not root.priced:
-            return None
-        self._conclude(root)
-        self._find_regions(root, bundle)
-        return root
+        return root, bundle
 
     def run_with(self, axes: Axes, loss: float, first: Engine, search_at: float) -> Node | None:
         """The root alone, with axes that leave something out and lose so much by it; None if there was no time."""
@@ -202,7 +212,7 @@ class Engine:
                 proven, before_that = bundle.value, before_that[:0]
                 left = self._left_for_the_end()
                 bundle.improve(self._goal(), session.time_limit - left, STEPS_PER_SEARCH)
-                while bundle.value <= proven and self._prefers_prices(node, bundle, session.time_limit - left):
+                while bundle.value < session.cutoff and self._prefers_prices(node, bundle, session.time_limit - left):
                     bundle.improve(self._goal(), session.time_limit - left, STEPS_PER_SEARCH)
                 if bundle.value <= proven:
                     return
@@ -305,8 +315,17 @@ class Engine:
         if self._pairs_came:
             session.leave_at = self._leave_at
         elif needed < session.left:
-            self._leave_at = session.leave_at = max(session.clock + needed, self._leave_at)
-            session.reconsider = self._pairs_come
+            self._leave_at = max(session.clock + needed, self._leave_at)
+            session.leave_at = self._leave_at - (1.0 - SOONER) * needed
+            session.reconsider = self._look_ahead
+
+    def _look_ahead(self) -> float:
+        """Pairs come sooner where boxes only grow more. Until when does the search go on?"""
+        session = self.session
+        if session.boxes_open > GROWING * session.boxes_done:
+            return self._pairs_come()
+        session.reconsider = self._pairs_come
+        return self._leave_at
 
     def _pairs_come(self) -> float:
         """Prices on pairs are due, in the middle of a search. Until when does it go on? Where pairs cannot close the

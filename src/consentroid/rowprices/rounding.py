@@ -4,9 +4,16 @@ The master's z is a mixture of clusterings. A *dive* takes the columns with the 
 master again for the others, and so on until there are K; Lloyd does the rest. Two good clusterings mostly differ in a
 few places, so a *child* that takes every centroid from one of two parents is often better than both (Gribel, Vidal:
 HG-means: a scalable hybrid genetic algorithm for minimum sum-of-squares clustering, 2019). All of it needs only sums.
+
+Dives and draws ask the sites nothing. Where clusters are many they take seconds, so a thread makes them beside the steps
+of prices, from the mixture of one rounding for the next.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,34 +41,81 @@ ELITE = 10  # clusterings from which children are made
 KEPT_OF_MANY, BRED, LITTER, BARREN = 8, 24, 24, 3  # with many clusters: of Lloyd, of a generation, born, in vain
 
 
-def find_incumbents(session: Session, columns: Columns, prices: Array, tau: float, spread: Array) -> None:
-    """Offer the session what dives and children come to; `prices` are those of the columns, `tau` weighs coverage."""
-    before, every = session.upper, np.flatnonzero(columns.sizes > 0.0)
-    if len(every) < session.n_clusters:
-        return
-    z = _mixture(columns, every, every[:0], prices, session.n_clusters, tau, columns.idle[every] == 0)
+class Known(NamedTuple):
+    """Sums over the columns of one moment, which nobody changes afterwards."""
+
+    points: Array
+    costs: Array
+    sizes: Array
+    overlaps: Array
+    prices: Array
+    recent: NDArray[np.bool_]  # used by the last master
+
+    @classmethod
+    def of(cls, columns: Columns, prices: Array) -> Known:
+        return cls(columns.points, columns.costs, columns.sizes, columns.overlaps, prices, columns.idle == 0)
+
+
+class Drawn(NamedTuple):
+    """Clusterings drawn from a mixture of columns, and the columns with their weights."""
+
+    trials: Array  # (C, K, D)
+    points: Array  # (S, D)
+    z: Array
+
+
+class Rounding:
+    """Offers the session what dives, draws and children come to."""
+
+    def __init__(self, session: Session, spread: Array) -> None:
+        self.session, self.spread = session, spread
+        self._coming: Future[Drawn] | None = None
+
+    def find(self, columns: Columns, prices: Array, tau: float) -> None:
+        """`prices` are those of the columns, `tau` weighs coverage."""
+        session, before = self.session, self.session.upper
+        if np.count_nonzero(columns.sizes > 0.0) < session.n_clusters:
+            return
+        many, drawn = session.n_clusters >= PATIENT, self._drawn(Known.of(columns, prices), tau)
+        trials = session.axes.back(drawn.trials)
+        if len(session.elite) > 1:
+            trials = np.concatenate([trials, [child(session.elite, session.rng) for _ in range(CHILDREN)]])
+        if session.centroids is not None:
+            points = session.axes.back(drawn.points)
+            moved = [swapped(session.centroids, points, drawn.z, session.rng) for _ in range(SWAPS)]
+            trials = np.concatenate([trials, moved])
+        ended = lloyd(session, trials, self.spread, keep=KEPT_OF_MANY if many else KEPT)
+        costs = evaluate(session, ended).costs
+        known = [*session.elite, *zip(costs.tolist(), ended, strict=True)]
+        session.elite = _best(session, known, BRED if many else ELITE)
+        if many:
+            graft(session, ended, self.spread)
+            _breed(session, self.spread)
+            if session.upper >= before * (1.0 - 1e-9):  # these lead nowhere else: the next begin without them
+                session.elite = []
+
+    def _drawn(self, known: Known, tau: float) -> Drawn:
+        """From this mixture; with a helper from the one before, while it begins with this one."""
+        session, helper = self.session, self.session.helper
+        if helper is None:
+            return drawn_from(known, session.n_clusters, tau, session.rng, session.check_time)
+        coming, (rng,) = self._coming, session.rng.spawn(1)
+        self._coming = helper.threads.submit(drawn_from, known, session.n_clusters, tau, rng, helper.check)
+        return (coming or self._coming).result()
+
+
+def drawn_from(known: Known, n: int, tau: float, rng: np.random.Generator, check: Callable[[], None]) -> Drawn:
+    """What the master's mixture of all columns comes to; `check` may end it."""
+    every = np.flatnonzero(known.sizes > 0.0)
+    z = _mixture(known, every, every[:0], n, tau, known.recent[every])
     used, chosen = z > USED, []
-    if np.count_nonzero(used) < session.n_clusters:
+    if np.count_nonzero(used) < n:
         used[:] = True
     for _ in range(DIVES):
-        session.check_time()
-        chosen.append(dive(columns, prices, every[used], z[used], session.n_clusters, tau, session.rng))
-    chosen += [draw(every, z, session.n_clusters, session.rng) for _ in range(DRAWS)]
-    trials = session.axes.back(columns.points[np.array(chosen)])
-    if len(session.elite) > 1:
-        trials = np.concatenate([trials, [child(session.elite, session.rng) for _ in range(CHILDREN)]])
-    if session.centroids is not None:
-        points = session.axes.back(columns.points[every])
-        trials = np.concatenate([trials, [swapped(session.centroids, points, z, session.rng) for _ in range(SWAPS)]])
-    many = session.n_clusters >= PATIENT
-    ended = lloyd(session, trials, spread, keep=KEPT_OF_MANY if many else KEPT)
-    costs = evaluate(session, ended).costs
-    session.elite = _best(session, [*session.elite, *zip(costs.tolist(), ended, strict=True)], BRED if many else ELITE)
-    if many:
-        graft(session, ended, spread)
-        _breed(session, spread)
-        if session.upper >= before * (1.0 - 1e-9):  # these lead nowhere else: the next begin without them
-            session.elite = []
+        check()
+        chosen.append(dive(known, every[used], z[used], n, tau, rng))
+    chosen += [draw(every, z, n, rng) for _ in range(DRAWS)]
+    return Drawn(known.points[np.array(chosen)], known.points[every], z)
 
 
 def _breed(session: Session, spread: Array) -> None:
@@ -87,11 +141,9 @@ def _best(session: Session, known: list[tuple[float, Array]], most: int) -> list
     return [distinct[key] for key in sorted(distinct)][:most]
 
 
-def dive(
-    columns: Columns, prices: Array, free: Indices, z: Array, n: int, tau: float, rng: np.random.Generator
-) -> Indices:
+def dive(known: Known, free: Indices, z: Array, n: int, tau: float, rng: np.random.Generator) -> Indices:
     """n of the columns `free`, which have the weights z, that serve nearly every row once."""
-    every, overlaps, sizes = free, columns.overlaps, columns.sizes
+    every, overlaps, sizes = free, known.overlaps, known.sizes
     taken = free[:0]
     while True:
         chosen: list[int] = []
@@ -108,18 +160,16 @@ def dive(
         z, free = z[covered < COVERED], free[covered < COVERED]
         if len(taken) == n or len(free) == 0:
             break
-        z = _mixture(columns, free, taken, prices, n - len(taken), tau, z > USED)
+        z = _mixture(known, free, taken, n - len(taken), tau, z > USED)
     others = np.setdiff1d(every, taken)
     return np.concatenate([taken, rng.permutation(others)[: n - len(taken)]])
 
 
-def _mixture(
-    columns: Columns, free: Indices, taken: Indices, prices: Array, n: int, tau: float, likely: NDArray[np.bool_]
-) -> Array:
+def _mixture(known: Known, free: Indices, taken: Indices, n: int, tau: float, likely: NDArray[np.bool_]) -> Array:
     """The master's z for n columns of `free` beside those that are taken."""
-    served = tau * columns.overlaps[np.ix_(free, taken)].sum(axis=1)
+    served = tau * known.overlaps[np.ix_(free, taken)].sum(axis=1)
     return solve_master(
-        part(columns.overlaps, free), columns.costs[free] + served, columns.sizes[free], prices[free],
+        part(known.overlaps, free), known.costs[free] + served, known.sizes[free], known.prices[free],
         (np.arange(len(free)), np.zeros(len(free), np.int64)), np.array([n]), tau, likely,
     )  # fmt: skip
 

@@ -15,6 +15,7 @@ from ..core.result import Step, StopReason, relative_gap
 from ..protocol.messages import Evaluated
 from .allowance import Allowance
 from .coordinates import Axes
+from .helper import Helper
 from .totals import Totals
 
 OnStep = Callable[[Step], None]
@@ -75,6 +76,7 @@ class Session:
     site_rows: tuple[int, ...] = ()  # of each site, or of all together where sums are masked
     n_sites: int = 1
     learning: bool = False  # sites work on groups of rows: what they say is a guess
+    helper: Helper | None = None
     reserve: float = 0.0  # seconds that the certificate of what was searched will take
     _noted: float = 0.0
 

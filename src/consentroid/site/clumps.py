@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ..core.arrays import Array
 
-MOST_TIED = 24  # rows of a clump, among which the best set is sought; the checker refuses more
+MOST_TIED = 40  # rows of a clump, among which the best set is sought; the checker refuses more
 MOST_SHARED = 64  # triples of a clump
 
 

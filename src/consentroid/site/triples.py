@@ -24,6 +24,7 @@ from .parallel import Pool, in_parallel
 MOST_ROWS = 20_000  # of a site that looks for triples: with more, no few rows matter
 MOST_PATTERNS = 4_000  # sets of columns that rows are in, which are compared by pairs
 LEAST = 0.05  # by which the mixture must violate a triple
+MANY, LEAST_OF_MANY = 40, 0.02  # clusters that are mixed: steps are dear then, and triples what is lacking
 MOST_COLUMNS = 4_000  # the heaviest
 MOST_SERVED = 2.0  # Σ z of a row, which a master serves about once: no other mixture keeps a site busy for long
 OFTEN = 2  # triples at a time with rows that are in the same columns
@@ -133,8 +134,10 @@ class Triples:
         partners, scores = np.zeros((n, 2), np.int64), np.zeros(n)
         dense, holds = pairs.toarray(), np.ascontiguousarray(patterns).view(np.bool_)
 
+        least = LEAST_OF_MANY if z.sum() > MANY - 0.5 else LEAST
+
         def work(first: int, last: int) -> None:
-            most_violated(dense, holds, z[used], first, last, LEAST, partners, scores)
+            most_violated(dense, holds, z[used], first, last, least, partners, scores)
 
         in_parallel(work, n, self.pool, n**3)
         order, ends = np.argsort(of_row, kind="stable"), np.searchsorted(np.sort(of_row), np.arange(n + 1))

@@ -21,7 +21,7 @@ from .pairs import StoredPairs, checked, kinds
 
 HEADER = 4096  # bytes of a numpy header, at most
 MOST = 1e300
-MOST_TIED, MOST_SHARED = 24, 64  # rows and triples that hang together
+MOST_TIED, MOST_SHARED = 40, 64  # rows and triples that hang together
 # a file, its arrays by their names, or prices alone
 PriceSource = Path | str | Mapping[str, ArrayLike] | ArrayLike
 

@@ -41,9 +41,9 @@ from .groups import grouped
 from .proof import PairProof, PairRows, lowest_space, prove
 from .top_space import TopSpace
 
-FIRST_RHO, LAST_RHO, FEW_ROWS = 0.3, 0.1, 1000  # in units of the norm of Y Yᵀ; the last one where rows are few
+FIRST_RHO, LAST_RHO, FEW_ROWS = 0.3, 0.05, 1000  # in units of the norm of Y Yᵀ; the last one where rows are few
 BEYOND = 1.6  # Z counts so many times as much as it should, which takes fewer steps
-BEFORE_TRIANGLES, BETWEEN = 30, 30  # steps before the first triangles, and from one search for them to the next
+BEFORE_TRIANGLES, BETWEEN = 30, 20  # steps before the first triangles, and from one search for them to the next
 MOST_GROUPS = 4000  # rows up to which each is a group of its own
 EASE = 150.0  # over the number of rows: what a diagonal gives way by, beside other numbers of W
 CALMER = 1.4  # times as much, after so many steps

@@ -238,7 +238,7 @@ def _lowest(a: Array, q: Array, n_clusters: int, space: TopSpace) -> tuple[Array
         return np.asarray(image - np.outer(e, e @ image))
 
     k = n_clusters - 1
-    for _ in range(ROUNDS if space.steps else FIRST_ROUNDS):
+    for _ in range(1 if space.exact else ROUNDS if space.steps else FIRST_ROUNDS):
         values, vectors = space.of(multiply)
     off = multiply(vectors[:, :k]) - vectors[:, :k] * values[:k]
     return -values[:n_clusters], vectors[:, :n_clusters], float(np.linalg.norm(off))

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import eigh
 
 from ...core.arrays import Array
 
@@ -37,9 +38,14 @@ class TopSpace:
         self._bottom, self._cut = 0.0, np.inf  # the interval that is filtered out
         self.steps = 0
 
+    @property
+    def exact(self) -> bool:
+        """Everything is decomposed: to ask again brings nothing new."""
+        return len(self.without) <= SMALL
+
     def of(self, multiply: Multiply) -> tuple[Array, Vectors]:
         """Eigenvalues, the greatest first, and vectors: all, or as many as are wanted and a few more."""
-        if len(self.without) <= SMALL:
+        if self.exact:
             return self._all(multiply)
         if self.steps % LOOK_AGAIN == 0:
             self._bottom = self._lowest(multiply)
@@ -50,11 +56,12 @@ class TopSpace:
         return self._follow(multiply)
 
     def _all(self, multiply: Multiply) -> tuple[Array, Vectors]:
-        unit = np.eye(len(self.without), dtype=self.without.dtype)
-        full = multiply(self._apart(unit)).astype(np.float64)
-        below = 2.0 * float(np.abs(full).sum(axis=1).max()) + 1.0  # puts `without` last, which is left out
-        values, vectors = np.linalg.eigh(0.5 * (full + full.T) - below * np.outer(self.without, self.without))
-        return values[:0:-1], np.ascontiguousarray(vectors[:, :0:-1], dtype=self.without.dtype)
+        kind = self.without.dtype.type
+        full = multiply(self._apart(np.eye(len(self.without), dtype=kind)))
+        below = kind(2.0) * np.abs(full).sum(axis=1).max() + kind(1.0)  # puts `without` last, which is left out
+        full = kind(0.5) * (full + full.T) - below * np.outer(self.without, self.without)
+        values, vectors = eigh(full, driver="evd", overwrite_a=True)
+        return values[:0:-1].astype(np.float64), np.ascontiguousarray(vectors[:, :0:-1])
 
     def _follow(self, multiply: Multiply) -> tuple[Array, Vectors]:
         """One filter and one Rayleigh–Ritz step."""
