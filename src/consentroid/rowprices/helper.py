@@ -15,7 +15,7 @@ class NoLongerWanted(Exception):
 
 class Helper:
     def __init__(self) -> None:
-        self.threads, self._over = ThreadPoolExecutor(1), False
+        self.threads, self._over = ThreadPoolExecutor(1, "helper"), False
 
     def check(self) -> None:
         """Ends the work in hand when the run is over."""

@@ -5,8 +5,8 @@ master again for the others, and so on until there are K; Lloyd does the rest. T
 few places, so a *child* that takes every centroid from one of two parents is often better than both (Gribel, Vidal:
 HG-means: a scalable hybrid genetic algorithm for minimum sum-of-squares clustering, 2019). All of it needs only sums.
 
-Dives and draws ask the sites nothing. Where clusters are many they take seconds, so a thread makes them beside the steps
-of prices, from the mixture of one rounding for the next.
+Dives and draws ask the sites nothing. With many clusters they take seconds, so a thread makes them beside the steps of
+prices, from the mixture of one rounding for the next.
 """
 
 from __future__ import annotations

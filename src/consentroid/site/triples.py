@@ -23,8 +23,8 @@ from .parallel import Pool, in_parallel
 
 MOST_ROWS = 20_000  # of a site that looks for triples: with more, no few rows matter
 MOST_PATTERNS = 4_000  # sets of columns that rows are in, which are compared by pairs
-LEAST = 0.05  # by which the mixture must violate a triple
-MANY, LEAST_OF_MANY = 40, 0.02  # clusters that are mixed: steps are dear then, and triples what is lacking
+LEAST, WEAK = 0.05, 0.02  # by which the mixture must violate a triple; if none does, or clusters are many
+MANY = 40  # clusters that are mixed: steps are dear then, and triples what is lacking
 MOST_COLUMNS = 4_000  # the heaviest
 MOST_SERVED = 2.0  # Σ z of a row, which a master serves about once: no other mixture keeps a site busy for long
 OFTEN = 2  # triples at a time with rows that are in the same columns
@@ -131,24 +131,33 @@ class Triples:
         sparse = csr_array(patterns, dtype=float)
         pairs = (sparse * z[used]).tocsr() @ sparse.T
         n = len(patterns)
-        partners, scores = np.zeros((n, 2), np.int64), np.zeros(n)
-        dense, holds = pairs.toarray(), np.ascontiguousarray(patterns).view(np.bool_)
-
-        least = LEAST_OF_MANY if z.sum() > MANY - 0.5 else LEAST
-
-        def work(first: int, last: int) -> None:
-            most_violated(dense, holds, z[used], first, last, least, partners, scores)
-
-        in_parallel(work, n, self.pool, n**3)
         order, ends = np.argsort(of_row, kind="stable"), np.searchsorted(np.sort(of_row), np.arange(n + 1))
         waiting = [rows[order[ends[i] : ends[i + 1]]].tolist() for i in range(n)]
-        room = min(most, max(self.n_rows - len(self), 0))
-        choice = ChosenTriples(self.rows.tolist(), room, MOST_TIED if sharing else 3)
+        choice = ChosenTriples(
+            self.rows.tolist(), min(most, max(self.n_rows - len(self), 0)), MOST_TIED if sharing else 3
+        )
+        dense, holds, many = pairs.toarray(), np.ascontiguousarray(patterns).view(np.bool_), z.sum() > MANY - 0.5
+        for least in (WEAK,) if many else (LEAST, WEAK):
+            if not choice.chosen:
+                self._choose(choice, dense, holds, z[used], least, waiting)
+        return np.array(choice.chosen, dtype=np.int64).reshape(-1, 3)
+
+    def _choose(
+        self, choice: ChosenTriples, pairs: Array, patterns: NDArray[np.bool_], z: Array, least: float,
+        waiting: list[list[int]],
+    ) -> None:  # fmt: skip
+        """From each pattern the triple that is violated most, if by more than `least`."""
+        n = len(patterns)
+        partners, scores = np.zeros((n, 2), np.int64), np.zeros(n)
+
+        def work(first: int, last: int) -> None:
+            most_violated(pairs, patterns, z, first, last, least, partners, scores)
+
+        in_parallel(work, n, self.pool, n**3)
         for i in np.argsort(-scores, kind="stable"):
             if scores[i] <= 0.0 or choice.full:
                 break
             choice.take([int(i), *partners[i].tolist()], waiting)
-        return np.array(choice.chosen, dtype=np.int64).reshape(-1, 3)
 
 
 class ChosenTriples:
