@@ -108,8 +108,6 @@ def put(place: Any, value: Any) -> Callable[[np.ndarray], None]:
         changed("triangles", put((0, 1), -1)),
         changed("triangles", lambda t: put((0, 1), t[0, 0])(t)),
         changed("order", put(0, 1)),
-        changed("group", put(0, -1)),
-        changed("group", put(0, 40)),
         changed("numbers", put((0, 0), 1e-9)),
         changed("numbers", put((0, 0), np.nan)),
         changed("numbers", put((0, 1), -1.0)),
@@ -197,7 +195,6 @@ def bare(n: int, theta: float, scale: float) -> Arrays:
     arrays = {
         "sizes": np.array([[n, 0]], np.int32),
         "order": np.arange(n, dtype=np.int32),
-        "group": np.zeros(n, np.int32),
         "pairs": np.zeros(n * (n - 1) // 2, np.float16),
         "triangles": np.zeros((0, 3), np.int32),
         "prices": np.zeros(0),

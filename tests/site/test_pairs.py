@@ -11,10 +11,9 @@ import pytest
 from consentroid.core.errors import NodeRefused
 from consentroid.protocol.messages import ImprovePairs
 from consentroid.site.guard import Guard
-from consentroid.site.kernels.pairs import spread_triangles, sweep_pairs, sweep_triangles, violated_triangles
+from consentroid.site.kernels.pairs import TILE, settle, spread_triangles, sweep_triangles, violated_triangles
 from consentroid.site.pairs import prices as pair_prices
 from consentroid.site.pairs import proof as pair_proof
-from consentroid.site.pairs.groups import grouped
 from consentroid.site.pairs.prices import PairPrices, clipped_to
 from consentroid.site.pairs.proof import PairFile, PairProof, PairRows, lowest_space, price_matrix, prove
 from consentroid.site.pairs.site import SitePairs
@@ -44,16 +43,12 @@ def problem(rng: np.random.Generator, seed: int) -> tuple[np.ndarray, np.ndarray
 
 
 def any_prices(rng: np.random.Generator, x: np.ndarray, w: np.ndarray, n_clusters: int) -> PairProof:
-    """Groups, pairs, triangles and their prices drawn at random."""
+    """Pairs, triangles and their prices drawn at random."""
     n, rows = len(x), PairRows.of(x, w)
     pairs = (rng.exponential(size=(n, n)) * rng.integers(0, 2, (n, n))).astype(np.float32)
-    group = np.unique(rng.integers(0, 4, n) if rng.random() < 0.5 else np.arange(n), return_inverse=True)[1]
-    r = int(group.max()) + 1
-    n_triangles = 4 if r > 2 else 0
-    triangles = np.array([rng.permutation(r)[:3] for _ in range(n_triangles)], np.int32).reshape(-1, 3)
+    triangles = np.array([rng.permutation(n)[:3] for _ in range(4)], np.int32)
     scale = float((rows.y**2).sum()) * 10.0 ** rng.integers(-4, 1)
-    return prove(rows, np.arange(n), group, pairs, scale, triangles, rng.exponential(size=n_triangles), n_clusters,
-                 lowest_space(rows, n_clusters))  # fmt: skip
+    return prove(rows, pairs, scale, triangles, rng.exponential(size=4), n_clusters, lowest_space(rows, n_clusters))
 
 
 @pytest.mark.parametrize("block", range(3))
@@ -113,30 +108,28 @@ def test_triangles_close_what_pairs_leave(monkeypatch: pytest.MonkeyPatch) -> No
     assert bounds[1] > bounds[0] * 1.01
 
 
-def test_groups_of_rows_prove_the_same_and_a_little_less(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_threads_prove_what_one_does() -> None:
     rng = np.random.default_rng(2)
-    x = rng.normal(size=(90, 5)) + 3.0 * rng.normal(size=(3, 5))[np.arange(90) % 3]
-    w, bounds = rng.uniform(0.5, 2.0, 90), []
-    for most in (90, 30):
-        monkeypatch.setattr(pair_prices, "MOST_GROUPS", most)
-        improved = PairPrices(x, w, 3, ThreadPoolExecutor(2))
-        improved.improve(240)
+    x = rng.normal(size=(700, 5)) + 3.0 * rng.normal(size=(3, 5))[np.arange(700) % 3]
+    w, bounds = rng.uniform(0.5, 2.0, 700), []
+    for pool in (None, ThreadPoolExecutor(2)):
+        improved = PairPrices(x, w, 3, pool)
+        improved.improve(60)
         proof = improved.proof()
         bounds.append(proof.bound)
-        assert len(np.unique(proof.group)) == most
-        assert proof.bound <= by_the_checker(proof, x, w, 3)
-    assert bounds[0] * 0.95 < bounds[1] < bounds[0] * 1.001
+        assert 0.0 < proof.bound <= by_the_checker(proof, x, w, 3)
+    assert bounds[0] == pytest.approx(bounds[1], rel=1e-4)
 
 
 def test_a_step_is_what_the_method_says(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Against matrices of all triangles, in doubles, without groups, tiles or halves."""
+    """Against matrices of all triangles, in doubles, without tiles or halves."""
     monkeypatch.setattr(pair_prices, "BEFORE_TRIANGLES", 3)
     monkeypatch.setattr(pair_prices, "BETWEEN", 10**9)
     monkeypatch.setattr(pair_prices, "CALMER", 1.0)
     rng = np.random.default_rng(4)
     x, w, k = rng.normal(size=(12, 3)), rng.uniform(0.5, 2.0, 12), 3
     fast = PairPrices(x, w, k)
-    rows = PairRows.of(x[fast._order], w[fast._order])
+    rows = PairRows.of(x, w)
     n, e = 12, rows.q / np.linalg.norm(rows.q)
     matrices: list[np.ndarray] = []
     slow_w, pairs, prices = np.outer(e, e), np.zeros((n, n)), np.zeros(0)
@@ -183,68 +176,57 @@ def _triangle(n: int, q: np.ndarray, i: int, j: int, k: int) -> np.ndarray:
 def test_triangles_are_the_most_violated_ones() -> None:
     rng = np.random.default_rng(6)
     b = rng.uniform(0.0, 1.0, (9, 9)).astype(np.float32)
-    b, tau = b + b.T, rng.uniform(0.0, 1.0, 9).astype(np.float32)
+    b += b.T
     candidates = np.tile(np.arange(9, dtype=np.int32), (9, 1))
     third, amounts = np.full((9, 9), -1, np.int32), np.empty((9, 9), np.float32)
-    violated_triangles(b, tau, candidates, 0, 9, np.float32(1e-3), third, amounts)
-    for g in range(9):
-        for h in set(range(9)) - {g}:
-            over = {k: b[g, h] + b[g, k] - tau[g] - b[h, k] for k in set(range(9)) - {g, h}}
+    violated_triangles(b, candidates, 0, 9, np.float32(1e-3), third, amounts)
+    for i in range(9):
+        for j in set(range(9)) - {i}:
+            over = {k: b[i, j] + b[i, k] - b[i, i] - b[j, k] for k in set(range(9)) - {i, j}}
             best = max(over, key=lambda k: over[k])
-            assert amounts[g, h] == pytest.approx(max(over[best], 0.0) if over[best] > 1e-3 else 0.0, abs=1e-6)
-            assert third[g, h] == best or over[best] <= 1e-3
-        assert amounts[g, g] == 0.0
+            assert amounts[i, j] == pytest.approx(max(over[best], 0.0) if over[best] > 1e-3 else 0.0, abs=1e-6)
+            assert third[i, j] == best or over[best] <= 1e-3
+        assert amounts[i, i] == 0.0
 
 
-def test_means_over_groups_move_as_their_rows_do() -> None:
-    """B and τ after a sweep over triangles are those of W once the change is spread over its rows."""
+@pytest.mark.parametrize("n", [5, TILE, 2 * TILE + 7])
+def test_what_triangles_take_off_is_kept_up_to_date(n: int) -> None:
+    """And the matrix of the next step is W + Π − Σ v T of all of them, whatever tile a pair is in."""
     rng = np.random.default_rng(7)
-    group = np.sort(rng.integers(0, 5, 20))
-    q = rng.uniform(0.5, 2.0, 20)
-    weights, sizes = np.bincount(group, q * q), np.bincount(group).astype(float)
-    phi, starts = (q / weights[group]).astype(np.float32), np.searchsorted(group, np.arange(6))
-    w = np.abs(rng.normal(size=(20, 20))).astype(np.float32)
-    pairs, none = np.zeros((20, 20), np.float32), np.zeros((5, 5), np.float32)
-    b, tau, nothing = np.zeros((5, 5), np.float32), np.zeros(5, np.float32), np.zeros(5, np.float32)
-    one = np.float32(1.0)
-    sweep_pairs(w, pairs, False, w, one, phi, group, starts, weights, none, nothing, 0, 5, b, tau)
-    b = np.tril(b, -1) + np.tril(b, -1).T
-    full = np.tril(w, -1) + np.tril(w, -1).T
-    for g in range(5):
-        for h in range(g):
-            there = full[np.ix_(group == g, group == h)]
-            assert b[g, h] == pytest.approx(phi[group == g] @ there @ phi[group == h], rel=1e-5)
-        assert tau[g] == pytest.approx(np.diag(w)[group == g].sum() / weights[g], rel=1e-5)
-    triangles = np.array([rng.permutation(5)[:3] for _ in range(12)], np.int32)
-    prices = np.zeros(12)
-    moved_b, moved_tau = b.copy(), tau.copy()
-    sweep_triangles(moved_b, moved_tau, triangles, prices, weights, sizes)
+    phi = rng.uniform(0.5, 2.0, n).astype(np.float32)
+    w = np.tril(rng.normal(size=(n, n))).astype(np.float32)
+    before, pairs = w.copy(), np.tril(rng.exponential(size=(n, n)), -1).astype(np.float32)
+    triangles, prices = np.array([rng.permutation(n)[:3] for _ in range(4 * n)], np.int32), np.zeros(4 * n)
+    between, of = np.zeros((n, n), np.float32), np.zeros(n, np.float32)
+    for _ in range(3):
+        sweep_triangles(w, triangles, prices, phi, 1.0, between, of)
     assert prices.max() > 0.0
-    between, of = np.zeros((5, 5), np.float32), np.zeros(5, np.float32)
-    spread_triangles(triangles, prices, weights, between, of)
-    lifted = w + np.float32(10.0)  # far from 0: no pair has a price
-    sweep_pairs(lifted, pairs, False, w, one, phi, group, starts, weights, between, of, 0, 5, b, tau)
-    for g in range(5):
-        for h in range(g):
-            more = 10.0 * phi[group == g].sum() * phi[group == h].sum()
-            assert b[g, h] - more == pytest.approx(moved_b[g, h], abs=1e-4)
-        assert tau[g] - 10.0 * sizes[g] / weights[g] == pytest.approx(moved_tau[g], abs=1e-4)
+    anew, of_anew = np.empty_like(between), np.empty_like(of)
+    spread_triangles(triangles, prices, phi, anew, of_anew)
+    np.testing.assert_allclose(between, anew, atol=1e-4)
+    np.testing.assert_allclose(of, of_anew, atol=1e-4)
+    np.testing.assert_allclose(w, before - between + np.diag(of), atol=1e-4)
+    moved, new = _not_negative(w.astype(float), pairs.astype(float))
+    full = np.empty_like(w)
+    settle(w, pairs, between, of, 0, -(-n // TILE), full)
+    lower = np.tril_indices(n, -1)
+    np.testing.assert_allclose(w[lower], moved[lower], atol=1e-5)
+    np.testing.assert_allclose(pairs[lower], new[lower], atol=1e-5)
+    whole = np.tril(w + pairs - between, -1)
+    np.testing.assert_allclose(full, whole + whole.T + np.diag(np.diag(w) + of), atol=1e-5)
 
 
 def test_the_price_matrix_is_the_sum_of_all_terms() -> None:
     rng = np.random.default_rng(8)
-    n, group, q = 9, np.array([0, 0, 1, 1, 2, 3, 3, 3, 4]), rng.uniform(0.5, 2.0, 9)
+    n, q = 9, rng.uniform(0.5, 2.0, 9)
     halves = rng.uniform(0.0, 2.0, n * (n - 1) // 2).astype(np.float16)
-    triangles, prices = np.array([rng.permutation(5)[:3] for _ in range(7)], np.int32), rng.uniform(0.0, 1.0, 7)
-    u, row_sum, n_terms = price_matrix(halves, 0.25, group, triangles, prices, q)
+    triangles, prices = np.array([rng.permutation(n)[:3] for _ in range(7)], np.int32), rng.uniform(0.0, 1.0, 7)
+    u, row_sum, n_terms = price_matrix(halves, 0.25, triangles, prices, q)
     slow = np.zeros((n, n))
     slow[np.tril_indices(n, -1)] = halves * 0.25
     slow += slow.T
-    masses = np.array([(q[group == g] ** 2).sum() for g in range(5)])
-    columns = np.stack([np.where(group == g, q / masses[g], 0.0) for g in range(5)])
-    for (g, h, k), price in zip(triangles.tolist(), prices):
-        t = np.outer(columns[g], columns[h]) + np.outer(columns[g], columns[k]) - np.outer(columns[h], columns[k])
-        slow -= price * (0.5 * (t + t.T) - np.diag((group == g) / masses[g]))
+    for three, price in zip(triangles.tolist(), prices):
+        slow -= price * _triangle(n, q, *three)
     np.testing.assert_allclose(u, slow, atol=1e-12)
     assert row_sum >= np.abs(slow).sum(axis=1).max() * (1.0 - 1e-12)
     assert n_terms >= 4
@@ -263,15 +245,6 @@ def test_the_top_space_follows_a_matrix(n: int) -> None:
         if step > 8:
             np.testing.assert_allclose(found[:5], 10.0 - np.arange(5), rtol=1e-4)
             assert np.abs(without @ vectors).max() < 1e-6
-
-
-def test_groups_cover_all_rows() -> None:
-    x = np.random.default_rng(10).normal(size=(300, 4))
-    for most in (1, 2, 77, 300, 500):
-        assert sorted(np.unique(grouped(x, most))) == list(range(min(most, 300)))
-    assert len(np.unique(grouped(np.repeat(x[:5], 60, axis=0), 77))) == 5  # rows that are alike are not divided
-    spread = sum(((x[g] - x[g].mean(0)) ** 2).sum() for g in (grouped(x, 77) == i for i in range(77)))
-    assert spread < 0.35 * ((x - x.mean(0)) ** 2).sum()
 
 
 def test_clipping_keeps_the_sum() -> None:

@@ -4,8 +4,8 @@ Rows x_j of weight w_j. A clustering into at most K parts has Z_ij = q_i q_j / (
 q = √w, and 0 where none has both; with y_j = q_j (x_j − origin) it costs |Y|² − ⟨Y Yᵀ, Z⟩. From the file come
 
     π_ij ≥ 0                   ⟨Π, Z⟩ ≥ 0, since Z_ij ≥ 0,
-    triangles of groups        with p_g, p_h, p_k the shares that a part has of three groups' weights,
-    of rows, prices v ≥ 0      p_g p_h + p_g p_k − p_h p_k ≤ p_g, since it is linear in each and holds for 0 and 1,
+    triangles of rows,         with B_ij = Z_ij / (q_i q_j), B_ij + B_ik ≤ B_ii + B_jk, since a part has both j and k
+    prices v ≥ 0               if it has i and j, and i and k; and B_ij ≤ B_ii,
     θ ≤ 0, V, h                such that M = −Y Yᵀ − U + V Vᵀ + q hᵀ + h qᵀ − θ I is positive semidefinite,
 
 U = Π − Σ v T. Z = e eᵀ + S with e = q/|q|, S a projection of rank K − 1 at most and S q = 0. ⟨M, S⟩ ≥ 0 gives the bound
@@ -36,7 +36,7 @@ LARGEST = 1e100  # of a number in the file, and of a row in its scale
 MOST_TRIANGLES = 200  # for each row
 FLOOR = 1e-290  # more than all underflow
 LEAST = 1e-250  # weight beside their mean
-NAMES = ("sizes", "order", "group", "pairs", "triangles", "prices", "vectors", "beside", "origin", "numbers")
+NAMES = ("sizes", "order", "pairs", "triangles", "prices", "vectors", "beside", "origin", "numbers")
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,6 @@ class StoredPairs:
     true bound."""
 
     order: NDArray[np.int32]  # (n,) rows of the site as they stand in what follows
-    group: NDArray[np.int32]  # (n,)
     pairs: NDArray[np.float16]  # (n (n − 1) / 2,) in units, below the diagonal, row by row
     triangles: NDArray[np.int32]  # (T, 3)
     prices: Array  # (T,)
@@ -61,7 +60,6 @@ def kinds(n: int, n_features: int, n_clusters: int) -> dict[str, tuple[str, tupl
     return {
         "sizes": ("<i4", (parts, 2)),
         "order": ("<i4", (n,)),
-        "group": ("<i4", (n,)),
         "pairs": ("<f2", (-(n * (n - 1) // 2) - 1,)),
         "triangles": ("<i4", (free, 3)),
         "prices": ("<f8", (free,)),
@@ -103,19 +101,16 @@ def _divided(arrays: dict[str, NDArray[Any]]) -> list[StoredPairs] | None:
 def _sound(stored: StoredPairs) -> bool:
     n = len(stored.order)
     theta, unit, scale = stored.numbers.tolist()
-    good = bool(stored.group.min() >= 0 and stored.group.max() < n)
-    good = good and bool(np.all(stored.pairs >= 0.0) and np.isfinite(stored.pairs).all())
+    good = bool(np.all(stored.pairs >= 0.0) and np.isfinite(stored.pairs).all())
     good = good and bool(np.all((stored.prices >= 0.0) & (stored.prices <= LARGEST)))
     good = good and all(np.all(np.abs(part) <= LARGEST) for part in (stored.vectors, stored.beside))
     good = good and bool(np.isfinite(stored.origin).all())
     good = good and -LARGEST <= theta <= 0.0 and 0.0 < unit <= LARGEST
     good = good and math.isfinite(scale) and scale > 0.0 and math.frexp(scale)[0] == 0.5
     if good and len(stored.triangles):
-        g, h, k = stored.triangles.T
-        present = np.zeros(n, dtype=bool)
-        present[stored.group] = True
+        i, j, k = stored.triangles.T
         good = bool(stored.triangles.min() >= 0 and stored.triangles.max() < n)
-        good = good and bool(present[stored.triangles].all() and np.all((g != h) & (g != k) & (h != k)))
+        good = good and bool(np.all((i != j) & (i != k) & (j != k)))
     return bool(good)
 
 
@@ -157,38 +152,30 @@ def _bound_of(x: Array, w: Array, stored: StoredPairs, n_clusters: int) -> float
 
 def _prices_on(stored: StoredPairs, q: Array, unit: float) -> tuple[Array, float, int]:
     """U in full; the greatest sum of absolute terms of a row; and how many terms a number has at most."""
-    n, r = len(q), int(stored.group.max()) + 1
+    n = len(q)
     u = np.zeros((n, n))
     first = 0
     for row in range(1, n):
         part = stored.pairs[first : first + row].astype(np.float64) * unit
         u[row, :row], u[:row, row] = part, part
         first += row
-    masses = np.zeros(r)
-    np.add.at(masses, stored.group, q * q)
-    phi = q / masses[stored.group]
-    plus, minus, own = np.zeros((r, r)), np.zeros((r, r)), np.zeros(r)
-    g, h, k = stored.triangles.T.astype(np.int64)
-    touched = [np.concatenate([g * r + h, h * r + g, g * r + k, k * r + g, h * r + k, k * r + h]), g]
+    plus, minus, own, half = np.zeros((n, n)), np.zeros((n, n)), np.zeros(n), 0.5 * stored.prices
+    i, j, k = stored.triangles.T.astype(np.int64)
+    for matrix, one, other in ((minus, i, j), (minus, i, k), (plus, j, k)):
+        np.add.at(matrix, (one, other), half)
+        np.add.at(matrix, (other, one), half)
+    np.add.at(own, i, stored.prices)
+    touched = [np.concatenate([i * n + j, j * n + i, i * n + k, k * n + i, j * n + k, k * n + j]), i]
     terms = max((int(np.unique(one, return_counts=True)[1].max(initial=0)) for one in touched), default=0) + 4
-    for (g, h, k), price in zip(stored.triangles.tolist(), stored.prices.tolist(), strict=True):
-        half = 0.5 * price
-        minus[g, h] += half
-        minus[h, g] += half
-        minus[g, k] += half
-        minus[k, g] += half
-        plus[h, k] += half
-        plus[k, h] += half
-        own[g] += price
-    own /= np.where(masses > 0.0, masses, 1.0)
-    sums = u.sum(axis=1)
+    own /= q * q
+    sums = u.sum(axis=1) + own
     for start in range(0, n, BLOCK):
         rows = slice(start, min(start + BLOCK, n))
-        of, both = stored.group[rows], phi[rows, None] * phi
-        added, removed = plus[np.ix_(of, stored.group)] * both, minus[np.ix_(of, stored.group)] * both
-        sums[rows] += (added + removed).sum(axis=1) + own[of]
+        both = q[rows, None] * q
+        added, removed = plus[rows] / both, minus[rows] / both
+        sums[rows] += (added + removed).sum(axis=1)
         u[rows] += added - removed
-    u[np.arange(n), np.arange(n)] += own[stored.group]
+    u[np.arange(n), np.arange(n)] += own
     return u, float(sums.max()) * (1.0 + 8.0 * n * UNIT), terms
 
 

@@ -9,10 +9,10 @@ most K, Z q = q, and
 
     Z_ij ≥ 0 for all pairs,     B_ij + B_ik ≤ B_ii + B_jk for all triangles      (Peng and Wei 2007)
 
-(if i shares its cluster with j and with k, these share theirs). The same holds for means of B over groups of rows. Any
-prices π_ij, v_t ≥ 0 on these make a bound, the least of ⟨−Y Yᵀ − Π + Σ_t v_t T_t, Z⟩ over all projections, which is a
-matter of eigenvalues (`proof.py`). Here good prices are found, by the alternating direction method of multipliers: Z is
-the nearest projection, or mixture of such, to
+(if i shares its cluster with j and with k, these share theirs). Any prices π_ij, v_t ≥ 0 on these make a bound, the
+least of ⟨−Y Yᵀ − Π + Σ_t v_t T_t, Z⟩ over all projections, which is a matter of eigenvalues (`proof.py`). Here good
+prices are found, by the alternating direction method of multipliers: Z is the nearest projection, or mixture of such,
+to
 
     W + Π − Σ_t v_t T_t + Y Yᵀ / ρ,
 
@@ -28,29 +28,36 @@ it should, as if moving it cost more: that hurries. Later the part grows, then �
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
 from ...core.arrays import Array
-from ..kernels.pairs import TILE, mirror, spread_triangles, sweep_pairs, sweep_triangles, violated_triangles
+from ..kernels.pairs import (
+    TILE,
+    mirror,
+    settle,
+    spread_triangles,
+    sweep_pairs,
+    sweep_triangles,
+    violated_triangles,
+)
 from ..parallel import Pool, in_parallel
-from .groups import grouped
 from .proof import PairProof, PairRows, lowest_space, prove
 from .top_space import TopSpace
 
 FIRST_RHO, LAST_RHO, FEW_ROWS = 0.3, 0.05, 1000  # in units of the norm of Y Yᵀ; the last one where rows are few
 BEYOND = 1.6  # Z counts so many times as much as it should, which takes fewer steps
 BEFORE_TRIANGLES, BETWEEN = 30, 20  # steps before the first triangles, and from one search for them to the next
-MOST_GROUPS = 4000  # rows up to which each is a group of its own
 EASE = 150.0  # over the number of rows: what a diagonal gives way by, beside other numbers of W
 CALMER = 1.4  # times as much, after so many steps
-FOR_EACH = 60  # new triangles for each group
-CANDIDATES = 400  # groups among which the other two of a triangle are sought
+FOR_EACH = 60  # new triangles for each row
+CANDIDATES = 400  # rows among which the other two of a triangle are sought
 VIOLATED = 1e-4  # of 1 / (rows in a cluster)
 Floats = NDArray[np.float32]
+Work = Callable[[int, int], None]
 ONE_THREAD = 1500  # rows below which BLAS is faster on one thread: others wait for each other by spinning
 BLAS = ThreadpoolController().select(user_api="blas")
 
@@ -61,24 +68,16 @@ class PairPrices:
     def __init__(self, x: Array, w: Array, n_clusters: int, pool: Pool = None) -> None:
         n = len(x)
         self.n_clusters, self.pool, self.n = n_clusters, pool, n
-        group = grouped(x, MOST_GROUPS)
-        self._order = np.argsort(group, kind="stable")  # rows stand group by group from here on
-        self.group = group[self._order]
-        self._rows = PairRows.of(x[self._order], w[self._order])
+        self._rows = PairRows.of(x, w)
         y, q = self._rows.y, self._rows.q
         self._norm = float(np.linalg.norm(y.T @ y)) or 1.0
-        self._unit = (q / np.linalg.norm(q)).astype(np.float32)
-        self.weights, self._sizes = np.bincount(self.group, q * q), np.bincount(self.group).astype(float)
-        self._starts = np.searchsorted(self.group, np.arange(len(self.weights) + 1))
-        self._phi = (q / self.weights[self.group]).astype(np.float32)
+        self._unit, self._phi = (q / np.linalg.norm(q)).astype(np.float32), (1.0 / q).astype(np.float32)
         self._w: Floats = np.outer(self._unit, self._unit)
         self.pairs: Floats = np.zeros((n, n), np.float32)  # π, below the diagonal
-        self.triangles: NDArray[np.int32] = np.empty((0, 3), np.int32)  # of groups
+        self.triangles: NDArray[np.int32] = np.empty((0, 3), np.int32)  # of rows
         self.prices: Array = np.empty(0)  # v
-        r = len(self.weights)
-        self._between, self._of = np.zeros((r, r), np.float32), np.zeros(r, np.float32)
-        self._b, self._tau = np.zeros((r, r), np.float32), np.zeros(r, np.float32)
-        self._full: Floats = np.empty((n, n), np.float32)
+        self._between, self._of = np.zeros((n, n), np.float32), np.zeros(n, np.float32)  # Σ v T
+        self._full: Floats = self._w.copy()  # W + Π − Σ v T, both halves; during a step other matrices of all pairs
         self._space = TopSpace(self._unit, n_clusters + 4)
         self._rng = np.random.default_rng(0)
         self.steps = 0
@@ -94,8 +93,9 @@ class PairPrices:
 
     def proof(self) -> PairProof:
         with self.threads():
-            return prove(self._rows, self._order, self.group, self.pairs, self._scale, self.triangles, self.prices,
-                         self.n_clusters, self._lowest)  # fmt: skip
+            return prove(
+                self._rows, self.pairs, self._scale, self.triangles, self.prices, self.n_clusters, self._lowest
+            )
 
     @contextlib.contextmanager
     def threads(self) -> Iterator[None]:
@@ -121,27 +121,17 @@ class PairPrices:
         self.steps += 1
         factor = self._nearest_projection() * np.float32(np.sqrt(BEYOND))
         np.matmul(factor, factor.T, out=self._full)  # Z, and more of it
-        self._between[:], self._of[:] = 0.0, 0.0
-        self._sweep_pairs(fresh=True)
+        self._rowwise(lambda a, b: sweep_pairs(self._w, self.pairs, self._full, np.float32(1.0 - BEYOND), a, b))
         since = self.steps - BEFORE_TRIANGLES
         if since >= 0 and since % BETWEEN == 0:
             self._find_triangles()
             self._calm_down()
-        if len(self.triangles):
-            before = self.prices.copy()
-            sweep_triangles(self._b, self._tau, self.triangles, self.prices, self.weights, self._ease * self._sizes)
-            spread_triangles(self.triangles, self.prices - before, self.weights, self._between, self._of)
-            self._of *= np.float32(self._ease)
-            self._sweep_pairs(fresh=False)
+            spread_triangles(self.triangles, self.prices, self._phi, self._between, self._of)
+        sweep_triangles(self._w, self.triangles, self.prices, self._phi, self._ease, self._between, self._of)
+        self._tiled(lambda a, b: settle(self._w, self.pairs, self._between, self._of, a, b, self._full))
 
     def _nearest_projection(self) -> Floats:
         """A factor of Z."""
-        spread_triangles(self.triangles, self.prices, self.weights, self._between, self._of)
-
-        def work(first: int, last: int) -> None:
-            mirror(self._w, self.pairs, first, last, self._full)
-
-        in_parallel(work, -(-self.n // TILE), self.pool, self.n**2 // 4)
         values, vectors = self._space.of(self._multiply)
         weights = clipped_to(values, self.n_clusters - 1.0)
         used = self._space.size = int(np.count_nonzero(weights))
@@ -150,51 +140,44 @@ class PairPrices:
     def _multiply(self, vectors: Floats) -> Floats:
         """(W + Π − Σ v T + Y Yᵀ/ρ) times vectors, projected to what is orthogonal to q."""
         image = self._full @ vectors + self._low_rank @ (self._low_rank.T @ vectors)
-        if len(self.triangles):
-            means = np.add.reduceat(self._phi[:, None] * vectors, self._starts[:-1], axis=0)
-            image -= self._phi[:, None] * (self._between @ means)[self.group] - self._of[self.group, None] * vectors
         return np.asarray(image - np.outer(self._unit, self._unit @ image))
 
-    def _sweep_pairs(self, fresh: bool) -> None:
-        """`fresh`: begin with the Z in `_full`."""
-        kept = np.float32(1.0 - BEYOND)
+    def _rowwise(self, work: Work) -> None:
+        in_parallel(work, self.n, self.pool, self.n**2 // 4)
 
-        def work(first: int, last: int) -> None:
-            sweep_pairs(self._w, self.pairs, fresh, self._full, kept, self._phi, self.group, self._starts, self.weights,
-                        self._between, self._of, first, last, self._b, self._tau)  # fmt: skip
-
-        in_parallel(work, len(self.weights), self.pool, self.n**2 // 4)
-        lower = np.tril(self._b, -1)
-        np.add(lower, lower.T, out=self._b)
+    def _tiled(self, work: Work) -> None:
+        in_parallel(work, -(-self.n // TILE), self.pool, self.n**2 // 4)
 
     def _find_triangles(self) -> None:
         """Triangles without a price leave, those that W violates most join."""
-        priced, r = self.prices > 0.0, len(self.weights)
+        priced, n = self.prices > 0.0, self.n
         self.triangles, self.prices = self.triangles[priced], self.prices[priced]
-        candidates = np.tile(np.arange(r, dtype=np.int32), (r, 1))
-        if r > CANDIDATES:
-            candidates = self._rng.integers(r, size=(r, CANDIDATES), dtype=np.int32)
+        b = self._full  # which nobody needs now
+        self._tiled(lambda first, last: mirror(self._w, self._phi, first, last, b))
+        candidates = np.tile(np.arange(n, dtype=np.int32), (n, 1))
+        if n > CANDIDATES:
+            candidates = self._rng.integers(n, size=(n, CANDIDATES), dtype=np.int32)
         third, amounts = np.empty(candidates.shape, np.int32), np.empty(candidates.shape, np.float32)
-        least = np.float32(VIOLATED * self.n_clusters / self.n)
+        least = np.float32(VIOLATED * self.n_clusters / n)
 
         def work(first: int, last: int) -> None:
-            violated_triangles(self._b, self._tau, candidates, first, last, least, third, amounts)
+            violated_triangles(b, candidates, first, last, least, third, amounts)
 
-        in_parallel(work, r, self.pool, r * candidates.shape[1] ** 2)
-        worst = np.argpartition(-amounts, min(FOR_EACH, r - 1), axis=1)[:, :FOR_EACH]
-        g, at = np.nonzero(np.take_along_axis(amounts, worst, axis=1))
-        place = worst[g, at]
-        new = np.stack([g, candidates[g, place], third[g, place]], axis=1).astype(np.int32)
-        new = new[np.unique(_numbers(new, r), return_index=True)[1]]
-        new = new[~np.isin(_numbers(new, r), _numbers(self.triangles, r))]
+        in_parallel(work, n, self.pool, n * candidates.shape[1] ** 2)
+        worst = np.argpartition(-amounts, min(FOR_EACH, n - 1), axis=1)[:, :FOR_EACH]
+        i, at = np.nonzero(np.take_along_axis(amounts, worst, axis=1))
+        place = worst[i, at]
+        new = np.stack([i, candidates[i, place], third[i, place]], axis=1).astype(np.int32)
+        new = new[np.unique(_numbers(new, n), return_index=True)[1]]
+        new = new[~np.isin(_numbers(new, n), _numbers(self.triangles, n))]
         self.triangles = np.concatenate([self.triangles, new])
         self.prices = np.concatenate([self.prices, np.zeros(len(new))])
 
 
 def _numbers(triangles: NDArray[np.int32], n: int) -> NDArray[np.int64]:
     """One number for each triangle; its last two may change places."""
-    g, h, k = triangles.T.astype(np.int64)
-    return np.asarray((g * n + np.minimum(h, k)) * n + np.maximum(h, k))
+    i, j, k = triangles.T.astype(np.int64)
+    return np.asarray((i * n + np.minimum(j, k)) * n + np.maximum(j, k))
 
 
 def clipped_to(values: Array, total: float) -> Array:

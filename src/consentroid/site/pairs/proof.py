@@ -44,10 +44,8 @@ class PairProof:
     """What a checker needs beside the rows of one anticluster, all of positive weight; it stays with the site. Bad
     numbers make a weak bound, never a wrong one."""
 
-    order: NDArray[np.int32]  # (n,) the rows as they stand here
-    group: NDArray[np.int32]  # (n,) of each row in this order
     pairs: NDArray[np.float16]  # (n (n − 1) / 2,) π / unit below the diagonal, row by row
-    triangles: NDArray[np.int32]  # (T, 3) of groups
+    triangles: NDArray[np.int32]  # (T, 3) of rows
     prices: Array  # (T,) v
     vectors: Array  # (n, K − 1)
     beside: Array  # (n,) h
@@ -68,10 +66,10 @@ class PairFile:
         """From the rows of each anticluster and its proof."""
         parts = [proof for _, proof in proofs]
         arrays: dict[str, NDArray[Any]] = {
-            "sizes": np.array([(len(part.order), len(part.prices)) for part in parts], np.int32),
-            "order": np.concatenate([rows[proof.order] for rows, proof in proofs]).astype(np.int32),
+            "sizes": np.array([(len(rows), len(proof.prices)) for rows, proof in proofs], np.int32),
+            "order": np.concatenate([rows for rows, _ in proofs]).astype(np.int32),
         }
-        for name in ("group", "pairs", "triangles", "prices", "vectors", "beside"):
+        for name in ("pairs", "triangles", "prices", "vectors", "beside"):
             arrays[name] = np.concatenate([getattr(part, name) for part in parts])
         for name in ("origin", "numbers"):
             arrays[name] = np.stack([getattr(part, name) for part in parts])
@@ -123,32 +121,30 @@ class PairRows:
 
 
 def price_matrix(
-    pairs: NDArray[np.float16], unit: float, group: NDArray[np.int64], triangles: NDArray[np.int32], prices: Array,
-    q: Array,
-) -> tuple[Array, float, int]:  # fmt: skip
+    pairs: NDArray[np.float16], unit: float, triangles: NDArray[np.int32], prices: Array, q: Array
+) -> tuple[Array, float, int]:
     """U in full, the greatest sum of the absolute values of its terms in a row, and how many terms a number has."""
-    n, r, at = len(q), int(group.max()) + 1, 0
+    n, at, phi = len(q), 0, 1.0 / q
     u = np.zeros((n, n))
     for i in range(1, n):
         u[i, :i] = pairs[at : at + i]
         at += i
     u *= unit
     u += u.T
-    weights = np.bincount(group, q * q, r)
-    phi, of = q / weights[group], (np.bincount(triangles[:, 0], prices, r) / weights)[group]
-    between, terms, counts = np.zeros((r, r)), np.zeros((r, r)), np.zeros((r, r), np.int64)
-    g, h, k = triangles.T
-    for first, second, sign in ((g, h, 0.5), (g, k, 0.5), (h, k, -0.5)):
-        for one, other in ((first, second), (second, first)):
-            np.add.at(between, (one, other), sign * prices)
-            np.add.at(terms, (one, other), 0.5 * prices)
-            np.add.at(counts, (one, other), 1)
-    sums = u.sum(axis=1) + phi * (terms @ np.bincount(group, phi, r))[group] + of
-    for number in np.flatnonzero(between.any(axis=1)):
-        here = np.flatnonzero(group == number)
-        u[here] -= phi[here, None] * (between[number, group] * phi)
-    u[np.arange(n), np.arange(n)] += of
-    return u, float(sums.max()), int(max(counts.max(), np.bincount(g, minlength=1).max())) + 4
+    i, j, k = triangles.T.astype(np.int64)
+    places = np.concatenate([i * n + j, j * n + i, i * n + k, k * n + i, j * n + k, k * n + j])
+    half = 0.5 * prices
+    terms = np.bincount(places, np.tile(half, 6), n * n).reshape(n, n)
+    half = np.concatenate([half, half, half, half, -half, -half])
+    between = np.bincount(places, half, n * n).astype(np.float64, copy=False).reshape(n, n)  # of none: integers
+    own = np.bincount(i, prices, n) * phi * phi
+    sums = u.sum(axis=1) + phi * (terms @ phi) + own
+    between *= phi
+    between *= phi[:, None]
+    u -= between
+    u[np.arange(n), np.arange(n)] += own
+    most = max(int(np.bincount(places, minlength=1).max()), int(np.bincount(i, minlength=1).max()))
+    return u, float(sums.max()), most + 4
 
 
 @dataclass(frozen=True)
@@ -191,8 +187,8 @@ class PricedMatrix:
 
 
 def prove(
-    rows: PairRows, order: NDArray[np.int64], group: NDArray[np.int64], pairs: NDArray[np.float32], scale: float,
-    triangles: NDArray[np.int32], prices: Array, n_clusters: int, space: TopSpace,
+    rows: PairRows, pairs: NDArray[np.float32], scale: float, triangles: NDArray[np.int32], prices: Array,
+    n_clusters: int, space: TopSpace,
 ) -> PairProof:  # fmt: skip
     """The bound of these prices, all in units of `scale`; of `pairs` only what lies below the diagonal counts. `space`:
     of a proof before this one, or a new one (`lowest_space`)."""
@@ -202,7 +198,7 @@ def prove(
     halves = np.concatenate([(pairs[i, :i] * (scale / unit)).astype(np.float16) for i in range(1, n)])
     dearest = np.sort(np.argsort(-prices, kind="stable")[: min(MOST_TRIANGLES * n, np.count_nonzero(prices > 0.0))])
     triangles, prices = triangles[dearest], prices[dearest] * scale
-    priced = PricedMatrix.of(rows, *price_matrix(halves, unit, group, triangles, prices, q))
+    priced = PricedMatrix.of(rows, *price_matrix(halves, unit, triangles, prices, q))
     values, vectors, off = _lowest(priced.a, q, n_clusters, space)
     e = q / np.linalg.norm(q)
     image = priced.a @ e
@@ -221,8 +217,7 @@ def prove(
             break
         loose *= LOOSER
     numbers = np.array([theta, unit, rows.scale])
-    places = order.astype(np.int32), group.astype(np.int32)
-    return PairProof(*places, halves, triangles, prices, v, h, rows.origin, numbers, bound)
+    return PairProof(halves, triangles, prices, v, h, rows.origin, numbers, bound)
 
 
 def lowest_space(rows: PairRows, n_clusters: int) -> TopSpace:

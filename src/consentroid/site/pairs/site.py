@@ -18,7 +18,7 @@ from .anticlusters import deal
 from .prices import BLAS, PairPrices
 from .proof import PairFile, PairProof
 
-MOST_ROWS = 8_000  # four matrices of all pairs of these, two of them in double precision, take 1.5 GB
+MOST_ROWS = 8_000  # of which all pairs take 1 GB, and 2 GB more while they are proven
 MOST_STEPS = 100  # of one request
 MOST_UNEQUAL = 1e12  # weights
 NO_FILE = hashlib.sha256().hexdigest()
