@@ -51,10 +51,10 @@ from .top_space import TopSpace
 FIRST_RHO, LAST_RHO, FEW_ROWS = 0.3, 0.05, 1000  # in units of the norm of Y Yᵀ; the last one where rows are few
 BEYOND = 1.6  # Z counts so many times as much as it should, which takes fewer steps
 BEFORE_TRIANGLES, BETWEEN = 30, 20  # steps before the first triangles, and from one search for them to the next
-EASE = 150.0  # over the number of rows: what a diagonal gives way by, beside other numbers of W
-CALMER = 1.4  # times as much, after so many steps
+EASE = 75.0  # over the number of rows: what a diagonal gives way by, beside other numbers of W
+CALMER = 1.33  # times as much, after so many steps
 FOR_EACH = 60  # new triangles for each row
-CANDIDATES = 400  # rows among which the other two of a triangle are sought
+CANDIDATES = 250  # rows among which the other two of a triangle are sought
 VIOLATED = 1e-4  # of 1 / (rows in a cluster)
 Floats = NDArray[np.float32]
 Work = Callable[[int, int], None]

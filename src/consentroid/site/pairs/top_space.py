@@ -20,7 +20,7 @@ Vectors = NDArray[Any]  # all of one precision
 Multiply = Callable[[Vectors], Vectors]
 
 SMALL = 400  # rows up to which everything is decomposed
-DEGREE = 5
+DEGREE = 4
 SPARE, TOO_MANY = 8, 24  # vectors beside those that are wanted: at least, and at most
 FIRST_ROUNDS, LANCZOS = 3, 12
 LOOK_AGAIN = 20  # steps after which the lower end of the spectrum is estimated anew
