@@ -25,7 +25,7 @@ from ..rowprices.session import OnStep
 from ..verify import verify
 
 N_SITES = 3  # rows without sites of their own: row i belongs to site i mod 3
-PHASES = ("incumbent", "prices", "search", "branch", "regions", "certificate")
+PHASES = ("incumbent", "prices", "search", "branch", "pairs", "regions", "certificate")
 Rows = Mapping[str, Array]
 
 

@@ -272,7 +272,8 @@ class Bundle:
     def _find_incumbents(self) -> bool:
         """Round the master's mixture; whether that found something better."""
         before = self.session.upper
-        self._rounding.find(self.columns, self.column_prices, self.first_tau)
+        heaviest = self.z_points[np.argsort(-self.z, kind="stable")[: self.session.n_clusters]]
+        self._rounding.find(self.columns, self.column_prices, self.first_tau, heaviest)
         better = self.session.upper < before * (1.0 - 1e-9)
         most = PAUSE_OF_MANY if self.session.n_clusters >= PATIENT else MOST_PAUSE
         self._pause = max(self._pause // 2, PAUSE) if better else min(2 * self._pause, most)

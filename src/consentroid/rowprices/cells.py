@@ -15,6 +15,7 @@ from ..core.arrays import Array
 from .tree import SearchTree
 
 Branch = tuple[int, int, float, int]  # cell, axis, threshold, centroids below it
+NARROWEST = 1e-6  # of the root: a cell that is not halved any more
 
 
 @dataclass(frozen=True)
@@ -107,6 +108,18 @@ def between_centroids(node: Node, centroids: Array) -> tuple[int, int, float] | 
             k = int(np.argmax(np.diff(at)))
             if at[k + 1] - at[k] > best:
                 best, choice = float(at[k + 1] - at[k]), (i, axis, float(0.5 * (at[k] + at[k + 1])))
+    return choice
+
+
+def in_the_middle(node: Node, root: Cell) -> tuple[int, int, float] | None:
+    """Where centroids do not tell a place either: the widest cell that counts, halved."""
+    width = np.maximum(root.upper - root.lower, 1e-300)
+    best, choice = NARROWEST, None
+    for i, cell in enumerate(node.cells):
+        wide = (cell.upper - cell.lower) / width
+        axis = int(np.argmax(wide))
+        if cell.count > 0 and wide[axis] > best:
+            best, choice = float(wide[axis]), (i, axis, float(0.5 * (cell.lower[axis] + cell.upper[axis])))
     return choice
 
 

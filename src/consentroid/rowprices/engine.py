@@ -19,7 +19,7 @@ from ..core.errors import InvalidInput
 from ..core.result import Regions, StopReason, relative_gap
 from ..protocol.messages import Moments, PriceQuery
 from .bundle import Bundle
-from .cells import Cell, Node, between_centroids, frontier, most_fractional
+from .cells import Cell, Node, between_centroids, frontier, in_the_middle, most_fractional
 from .columns import Columns
 from .coordinates import Axes, spectral_bound
 from .grafting import graft
@@ -293,6 +293,7 @@ class Engine:
             choice = most_fractional(node, bundle.z_points, bundle.z_cells, bundle.z)
         if choice is None and self.session.centroids is not None:
             choice = between_centroids(node, self.session.axes.forward(self.session.centroids))
+        choice = choice or in_the_middle(node, self.root_cell)
         return [] if choice is None else node.branch(*choice)
 
     def _conclude(self, root: Node) -> None:

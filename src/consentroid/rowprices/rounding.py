@@ -71,13 +71,16 @@ class Rounding:
         self.session, self.spread = session, spread
         self._coming: Future[Drawn] | None = None
 
-    def find(self, columns: Columns, prices: Array, tau: float) -> None:
-        """`prices` are those of the columns, `tau` weighs coverage."""
+    def find(self, columns: Columns, prices: Array, tau: float, heaviest: Array) -> None:
+        """`prices` are those of the columns, `tau` weighs coverage; `heaviest` (K, D) are the columns most used in a
+        node's own mixture, which its cells can have made a clustering."""
         session, before = self.session, self.session.upper
         if np.count_nonzero(columns.sizes > 0.0) < session.n_clusters:
             return
         many, drawn = session.n_clusters >= PATIENT, self._drawn(Known.of(columns, prices), tau)
         trials = session.axes.back(drawn.trials)
+        if len(heaviest) == session.n_clusters:
+            trials = np.concatenate([session.axes.back(heaviest)[None], trials])
         if len(session.elite) > 1:
             trials = np.concatenate([trials, [child(session.elite, session.rng) for _ in range(CHILDREN)]])
         if session.centroids is not None:
