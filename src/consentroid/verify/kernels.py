@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from ..core.arrays import Array
 
 UNIT = 2.0**-53
-MOST_LOOKED = 20_000  # times that a row of a clump is taken in or left out
+MOST_LOOKED = 50_000  # times that a row of a clump is taken in or left out
 FLOOR = 1e-290
 Order = NDArray[np.int64]
 

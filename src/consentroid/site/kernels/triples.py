@@ -22,7 +22,7 @@ from ...core.compile import entry, inlined, kernel
 from .in_sums import EPS
 from .members import NONE, ONE
 
-MOST_LOOKS = 2000  # at a row, served or not, in the search for the best rows of a clump
+MOST_LOOKS = 20_000  # at a row, served or not, in the search for the best rows of a clump
 MOST_NEAR = 200  # patterns compared with one: whoever chooses z cannot make a site compare for long
 
 
