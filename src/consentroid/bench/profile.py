@@ -96,11 +96,16 @@ def draw(runs: Sequence[Run], path: Path) -> Path:
     places = list(range(len(runs)))[::-1]
     left = [0.0] * len(runs)
     for phase, colour in zip(PHASES, PALETTE, strict=False):
+        if not any(run.phases.get(phase) for run in runs):
+            continue
         shares = [100 * run.phases.get(phase, 0.0) / max(sum(run.phases.values()), 1e-9) for run in runs]
         axes.barh(places, shares, left=left, color=colour, height=0.65, label=phase)
         left = [a + b for a, b in zip(left, shares, strict=True)]
     axes.set_yticks(places, [f"{run.name}, {grids.seconds(run.seconds)} s" for run in runs])
     axes.set(xlabel="share of the time, %", xlim=(0, 100))
     axes.grid(visible=False, axis="y")
-    axes.legend(ncols=len(PHASES), loc="lower center", bbox_to_anchor=(0.4, 1.0), frameon=False, fontsize="small")
+    axes.legend(
+        ncols=len(PHASES), loc="lower center", bbox_to_anchor=(0.35, 1.0), frameon=False, fontsize="small",
+        columnspacing=1.2, handlelength=1.2,
+    )  # fmt: skip
     return save(figure, path)
