@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from consentroid.core.problem import Domain
-from consentroid.core.result import StopReason
+from consentroid.core.result import Step, StopReason
 from consentroid.fitting import fit
-from consentroid.rowprices import attempts, pairing
+from consentroid.rowprices import attempts, engine, pairing
 from consentroid.rowprices.pairing import FEW_FEATURES, FEWEST, MOST, MOST_ROWS, rows_together, seconds_needed
 from consentroid.rowprices.session import Session
 from consentroid.site.pairs import prices as pair_prices
@@ -47,6 +47,22 @@ def test_no_triangles_were_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     with np.load(tmp_path / "prices-a.npz") as stored:
         assert stored["pair_triangles"].shape == (0, 3)
     assert verify(result.certificate, data, {"a": tmp_path / "prices-a.npz"}).verified
+
+
+def test_an_interrupt_among_pairs_keeps_what_they_proved_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where they came in the middle of a search."""
+    monkeypatch.setattr(engine, "seconds_needed", lambda session: 0.0)
+    data, seen = {"a": np.random.default_rng(4).normal(size=(80, 16))}, list[Step]()
+
+    def stop(step: Step) -> None:
+        if step.phase == "pairs" and step.lower > 0.0 and not seen:
+            seen.append(step)
+            raise KeyboardInterrupt
+
+    result = fit(data, 5, gap=1e-6, on_step=stop)
+    assert result.stop_reason is StopReason.INTERRUPTED
+    assert result.bound_from == "pair prices"
+    assert 0.0 < result.lower_bound <= result.upper_bound
 
 
 @pytest.mark.usefixtures("pairs_at_once")

@@ -75,8 +75,8 @@ class Attempts:
             return False
         self.best = certify_pairs(session, self.sites, self.features)
         session.lower, session.reserve = self.best.lower, 0.0
-        if session.n_sites == 1:
-            session.stop_reason = StopReason.EXHAUSTED if session.left > 0.0 else session.why_out
+        if session.n_sites == 1 and session.stop_reason is not StopReason.INTERRUPTED:
+            session.stop_reason = StopReason.EXHAUSTED if session.pairs_rest else session.why_out
         return True
 
     def _climb(self, first: Engine) -> None:
