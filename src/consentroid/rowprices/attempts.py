@@ -20,11 +20,12 @@ from .cells import Cell, Node, frontier
 from .coordinates import Axes, spectral_bound
 from .engine import Engine
 from .floors import floors
-from .pairing import certify_pairs, improve_pairs, seconds_needed
+from .pairing import certify_pairs, improve_pairs, pairs_reach, seconds_needed
 from .proof import certify_tree
 from .session import OutOfTime, Session
 
 WORTH = 1e-6  # of the cost: a bound that is better by less is not certified anew
+MUCH_MORE = 2.0  # times what pairs will leave at best: a search that leaves so much will not prove the better bound
 PAIRS = "pair prices"
 PRICES_SHARE = 0.4  # of what is left of the time, for the prices of an attempt
 
@@ -69,8 +70,11 @@ class Attempts:
         """Prices on pairs, where wanted and there is time; whether they prove more than what was `searched`."""
         session = self.session
         wanted &= not (session.pairs_rest or session.proven)
-        if wanted and seconds_needed(session) <= session.left:
-            improve_pairs(session)
+        if wanted and seconds_needed(session) <= session.left + session.reserve:
+            if session.upper - searched > MUCH_MORE * (session.upper - pairs_reach(session)):
+                session.reserve = 0.0  # what was searched will not be certified
+            if seconds_needed(session) <= session.left:
+                improve_pairs(session)
         if session.pairs_bound <= max(searched, session.spectral) + WORTH * session.upper:
             return False
         self.best = certify_pairs(session, self.sites, self.features)
