@@ -62,7 +62,7 @@ def figures(
 def published(
     data: Annotated[Path, typer.Option(help="Folder of the published data sets and published.csv.")],
     time_limit: Annotated[float, typer.Option("--time-limit", "--limit", help="Seconds allowed to one run.")] = 60.0,
-    only: Annotated[list[str] | None, typer.Option(help="Only these, as in glass,pr299:8; may be repeated.")] = None,
+    only: Annotated[str | None, typer.Option(help="Only these, as in glass,pr299:8.")] = None,
     out: OutOption = None,
     gap: Annotated[float, typer.Option(min=0.0, help="Gap to prove.")] = 1e-4,
     sites: Annotated[
@@ -88,7 +88,7 @@ def published(
 
     check_folder(data, "--data")
     _check_out(out, plots)
-    problems = published.problems_in(data, listed(",".join(only)) if only else None)
+    problems = published.problems_in(data, listed(only))
     solved: list[Any] = _solved_before(out, time_limit, gap) if resume else []
     known = {one.problem.name for one in solved}
     remaining = [problem for problem in problems if problem.name not in known]
